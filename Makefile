@@ -1,0 +1,59 @@
+# Two commands do all set-up on a machine with Python >= 3.11, git and make:
+#   make check   the checks of this project over this repository
+#   make test    lint, types, the checks and the tests; what CI runs
+# Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check lint types test recall clean
+
+help:
+	@echo 'make check   run check-bypass and check-ownership over this repository'
+	@echo 'make test    ruff, formatting, types, the checks, the tests'
+	@echo 'make lint | types | recall | clean'
+
+setup: $(INSTALLED)
+
+# Repeated only when what is installed changes; a set-up that broke off leaves no stamp and is made anew.
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo 'make: $(PYTHON) not found; spawngate needs Python 3.11 or newer: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1); spawngate needs Python 3.11 or newer:" \
+			"make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@rm -f $@
+	@$(PYTHON) -m venv --clear $(VENV) || \
+		{ echo 'make: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+check: $(INSTALLED)
+	$(BIN)/check-bypass
+	$(BIN)/check-ownership
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+# One recipe, so that it keeps its order under make -j and the last line is pytest's.
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/check-bypass
+	$(BIN)/check-ownership
+	$(BIN)/python -m pytest
+
+# Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
+recall: $(INSTALLED)
+	$(BIN)/python benchmarks/recall.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

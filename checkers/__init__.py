@@ -1,0 +1,1 @@
+"""Finds where a Python project starts work, and checks that each such place is allowed and owned."""
