@@ -492,7 +492,8 @@ def _idle_finding(annotation: Annotation, marker: Marker, path: str, vicinity: _
         message = f"unused annotation `{said}`: no site that needs it is near"
         return _finding(marker.unused, path, comment, message, "remove it")
     line, first = near.site.line, near.site.extent.first_line
-    message = f"misplaced annotation `{said}`: it stands {near.where}; for `{near.site.api}` it belongs on line {line}"
+    where = f"it stands {near.where}; for `{near.site.api}` it belongs on line {line}"
+    message = f"misplaced annotation `{said}`: {where}"
     mend = f"move it to the end of line {line}, or onto a line of its own directly above line {first}"
     return _finding(marker.misplaced, path, comment, message, mend, near.site)
 
