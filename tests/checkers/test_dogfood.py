@@ -1,0 +1,145 @@
+"""This repository under its own checks: green as it is, red at the very place where a stray site is added."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.checkers.checkout import CHECKOUT, copy_checkout
+
+CODES = {"ownership": "OWN001", "bypass": "BYP001"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A change to the tree: files by path, and the one place, kind and API that both checks must report."""
+
+    files: dict[str, str]
+    path: str
+    line: int
+    column: int
+    kind: str
+    api: str
+
+
+STRAYS = {
+    "call": Stray(
+        {"checkers/stray.py": "import subprocess\n\n\ndef tag() -> None:\n    subprocess.run(['git'])\n"},
+        "checkers/stray.py",
+        line=5,
+        column=16,
+        kind="call",
+        api="subprocess.run",
+    ),
+    "alias": Stray(
+        {"checkers/stray.py": "import subprocess as sp\n\nlaunch = sp.Popen\nlaunch(['true'])\n"},
+        "checkers/stray.py",
+        line=4,
+        column=1,
+        kind="call",
+        api="subprocess.Popen",
+    ),
+    "re-export across files": Stray(
+        {
+            "checkers/helpers/__init__.py": "from checkers.helpers.quiet import *\n",
+            "checkers/helpers/quiet.py": "from os import system as say\n\n__all__ = ['say']\n",
+            "checkers/stray.py": "from checkers import helpers\n\nhelpers.say('true')\n",
+        },
+        "checkers/stray.py",
+        line=3,
+        column=9,
+        kind="call",
+        api="os.system",
+    ),
+    "reference": Stray(
+        {"checkers/stray.py": "import os\n\nHANDLERS = {\n    'shell': os.system,\n}\n"},
+        "checkers/stray.py",
+        line=4,
+        column=17,
+        kind="reference",
+        api="os.system",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("copy"))
+
+
+@pytest.fixture
+def stray(request: pytest.FixtureRequest, copy: Path) -> Iterator[Stray]:
+    """One of ``STRAYS``, written into the copy and gone from it after the test."""
+    change: Stray = request.param
+    targets = [copy / path for path in change.files]
+    for target, text in zip(targets, change.files.values(), strict=True):
+        assert not target.exists()
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    yield change
+    for target in targets:
+        target.unlink()
+
+
+def check(copy: Path, command: str, output_format: str = "json") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "checkers", command, "--root", str(copy), "--output-format", output_format],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", CODES)
+def test_this_tree_is_green(copy: Path, command: str) -> None:
+    done = check(copy, command, "text")
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_the_worker_pool_is_a_site_and_has_its_declared_owner(copy: Path) -> None:
+    done = check(copy, "ownership")
+
+    owners = {
+        (site["api"], site["owner"], site["source"])
+        for site in json.loads(done.stdout)["sites"]
+        if site["path"].startswith("checkers/")
+    }
+    assert ("concurrent.futures.ProcessPoolExecutor", "standalone_compat", "manifest") in owners
+
+
+@pytest.mark.parametrize("command", CODES)
+@pytest.mark.parametrize("stray", STRAYS.values(), ids=STRAYS, indirect=True)
+def test_a_stray_site_fails_the_build_at_its_place(copy: Path, stray: Stray, command: str) -> None:
+    done = check(copy, command)
+
+    assert (done.returncode, done.stderr) == (1, "")
+    report = json.loads(done.stdout)
+    found = [(f["code"], f["path"], f["line"], f["column"], f["api"]) for f in report["findings"]]
+    assert found == [(CODES[command], stray.path, stray.line, stray.column, stray.api)]
+    kinds = [s["kind"] for s in report["sites"] if (s["path"], s["line"]) == (stray.path, stray.line)]
+    assert kinds == [stray.kind]
+
+
+def test_one_more_pool_outside_the_scan_is_a_finding(copy: Path) -> None:
+    target = copy / "checkers" / "report" / "text.py"
+    text = target.read_text(encoding="utf-8")
+    line = text.count("\n") + 3
+    stray = (
+        "\nfrom concurrent.futures import ProcessPoolExecutor  # noqa: E402\n\nPOOL = ProcessPoolExecutor()\n"
+    )
+    target.write_text(text + stray, encoding="utf-8")
+    try:
+        done = check(copy, "ownership", "text")
+    finally:
+        target.write_text(text, encoding="utf-8")
+
+    assert done.returncode == 1
+    assert f"checkers/report/text.py:{line + 1}:8: OWN001" in done.stdout
