@@ -1,0 +1,479 @@
+# ruff: noqa: RUF009 - `key` declares a field, as `dataclasses.field` does
+"""The two manifests: what a project declares about its own work, read, validated and looked up.
+
+:func:`load_ownership` and :func:`load_bypass` find the file, read it once and give a frozen manifest.
+Values come from the standard library's TOML parser, which is strict; tomlkit tells where they stand, and
+only when something has to be pointed at. ``docs/manifests.md`` describes every key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TypeVar
+
+from checkers.annotations import EXECUTION_OWNERSHIP
+from checkers.catalog import Catalog, Entry, Form
+from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, Finding, PathSet, Selection, Tier
+from checkers.rules.targets import name_matches
+from checkers.toml_fields import (
+    Array,
+    At,
+    Choice,
+    Day,
+    Document,
+    Fault,
+    Flag,
+    Made,
+    ManifestError,
+    Need,
+    Pattern,
+    Placed,
+    RelativePath,
+    Subtable,
+    Table,
+    Tables,
+    Text,
+    Value,
+    Version,
+    Whole,
+    key,
+    printable,
+    read_table,
+    suggestion,
+)
+from checkers.toml_places import Keys, Places
+
+__all__ = [
+    "MAX_MANIFEST_BYTES",
+    "OWNERS",
+    "Allow",
+    "BypassManifest",
+    "Manifest",
+    "ManifestError",
+    "OwnershipManifest",
+    "Rule",
+    "SiteEntry",
+    "Target",
+    "UnanalysedEntry",
+    "bypass_from_text",
+    "load_bypass",
+    "load_ownership",
+    "ownership_from_text",
+]
+
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+"""A larger manifest is refused: 50,000 entries fit, and pointing into one takes some ten seconds."""
+
+OWNERS = EXECUTION_OWNERSHIP.values
+ROLLOUTS = ("observe", "active", "mandatory")
+DEFAULT_MAX_FILE_BYTES = 10 * 1024 * 1024
+
+ManifestT = TypeVar("ManifestT", bound="Manifest")
+
+_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_KINDS = tuple(kind.value for kind in ApiKind if kind is not ApiKind.DECLARED)
+_TIERS = tuple(tier.value for tier in Tier)
+_FORMS = tuple(form.value for form in Form)
+
+_QUALIFIED = Pattern("a qualified name such as `app.jobs.submit`", _NAME)
+_PATHS = Made(Array(RelativePath(patterns=True)), PathSet)
+_PLACED_PATHS = Array(Placed(RelativePath(patterns=True)))
+_ROOTS = Made(Array(RelativePath(root=True)), lambda paths: tuple(path.removesuffix("/") for path in paths))
+
+
+# What both manifests hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogApi(Table):
+    """``[[catalog.api]]``: an API that the project governs besides the shipped catalogue."""
+
+    name: str = key(_QUALIFIED, "", need=Need.ESSENTIAL)
+    kind: str = key(Choice(_KINDS), "", need=Need.ESSENTIAL)
+    form: str = key(Choice(_FORMS), "call")
+    tier: str = key(Choice(_TIERS), "core")
+    why: str = key(Text("some words that say what it starts"), "", need=Need.WANTED)
+
+    @property
+    def entry(self) -> Entry:
+        """The catalogue's own form of it."""
+        kind, form, tier = ApiKind(self.kind), Form(self.form), Tier(self.tier)
+        return Entry(name=self.name, kind=kind, form=form, tier=tier, why=self.why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogTable(Table):
+    """``[catalog]``: which catalogue entries count."""
+
+    kinds: tuple[str, ...] = key(Array(Choice(_KINDS)), tuple(sorted(DEFAULT_KINDS)))
+    tiers: tuple[str, ...] = key(Array(Choice(_TIERS)), tuple(sorted(DEFAULT_TIERS)))
+    by_name: bool = key(Flag(), False)
+    api: tuple[CatalogApi, ...] = key(Tables(CatalogApi), ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnanalysedEntry(Table):
+    """``[[unanalysed]]``: a file that cannot be analysed, and why that is accepted."""
+
+    path: str = key(RelativePath(), "", need=Need.ESSENTIAL)
+    reason: str = key(Text("some words that say why"), "", need=Need.WANTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Table):
+    """The keys that both manifests have."""
+
+    version: int = key(Version(1), 1, need=Need.FATAL)
+    roots: tuple[str, ...] = key(_ROOTS, ())
+    tests: PathSet = key(_PATHS, PathSet())
+    exclude: tuple[str, ...] = key(Array(Text("a pattern as in .gitignore")), ())
+    max_file_bytes: int = key(Whole(1), DEFAULT_MAX_FILE_BYTES)
+    catalog: CatalogTable | None = key(Subtable(CatalogTable))
+    unanalysed: tuple[UnanalysedEntry, ...] = key(Tables(UnanalysedEntry), ())
+
+    @property
+    def path(self) -> str:
+        """The manifest's own path, relative to the root."""
+        return self.at.document.path
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Faults of single entries that validation found."""
+        return tuple(finding for _, finding in self.at.document.problems)
+
+    @property
+    def selection(self) -> Selection:
+        """Which sites count."""
+        if self.catalog is None:
+            return Selection(DEFAULT_KINDS | self._named_kinds())
+        kinds = frozenset(ApiKind(kind) for kind in self.catalog.kinds)
+        tiers = frozenset(Tier(tier) for tier in self.catalog.tiers)
+        return Selection(kinds | self._named_kinds(), tiers, self.catalog.by_name)
+
+    def _named_kinds(self) -> frozenset[ApiKind]:
+        """Kinds that count because something else than ``[catalog]`` names them."""
+        return frozenset()
+
+    @property
+    def apis(self) -> tuple[Entry, ...]:
+        """The project's own catalogue entries."""
+        return tuple(api.entry for api in self.catalog.api) if self.catalog is not None else ()
+
+
+# check-ownership
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteEntry(Table):
+    """``[[site]]``: who owns the work that starts in a place."""
+
+    path: str = key(RelativePath(), "", need=Need.ESSENTIAL)
+    symbol: str | None = key(Pattern("a function, class or method such as `Runner.run`", r"[^\s*]+"))
+    api: str | None = key(Pattern("an API's name, which may end in `*`", r"[^\s*]+\*?"))
+    owner: str = key(Choice(OWNERS, Fault.UNKNOWN_OWNER), "", need=Need.WANTED)
+    reason: str = key(Text("some words that say why"), "", need=Need.WANTED)
+    entrypoint: str | None = key(_QUALIFIED)
+    followup: str | None = key(
+        Text("where the move to the scheduler is tracked"), when=("owner", "deferred_domain_executor")
+    )
+    until: date | None = key(Day())
+    max_sites: int | None = key(Whole(1))
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it speaks of a folder."""
+        return self.path.endswith("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundaries(Table):
+    """``[boundaries]``: paths in which processes must end, and argument lists must be lists."""
+
+    finite: tuple[Value[str], ...] = key(_PLACED_PATHS, ())
+    typed_argv: tuple[Value[str], ...] = key(_PLACED_PATHS, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnershipManifest(Manifest):
+    """``manifests/execution-ownership.toml``."""
+
+    site: tuple[SiteEntry, ...] = key(Tables(SiteEntry), ())
+    boundaries: Boundaries | None = key(Subtable(Boundaries))
+
+
+# check-bypass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allow(Table):
+    """An ``allow`` entry of a rule: a file or folder in which the rule does not hold."""
+
+    path: str = key(RelativePath(), "", need=Need.ESSENTIAL)
+    reason: str = key(Text("some words that say why"), "", need=Need.WANTED)
+    until: date | None = key(Day())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Table):
+    """``[[rule]]``: which work must not start outside the scheduler."""
+
+    id: str = key(Pattern("letters, digits, `-`, `_` and `.`", r"[\w.-]+"), "", need=Need.WANTED)
+    targets: tuple[Value[str], ...] = key(
+        Array(
+            Placed(Pattern("`@kind`, a qualified name, a name with `*`, or a method chain", r"\S+")),
+            nonempty=True,
+        ),
+        (),
+        need=Need.ESSENTIAL,
+    )
+    message: str = key(Text("some words that say what the rule wants"), "", need=Need.WANTED)
+    use: str | None = key(Text())
+    allow: tuple[Allow, ...] = key(Tables(Allow), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a rule's target means: the name as the catalogue spells it, and whether the catalogue knows it."""
+
+    name: str
+    catalogued: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BypassManifest(Manifest):
+    """``manifests/scheduler-bypass.toml``."""
+
+    scheduler: PathSet = key(_PATHS, PathSet())
+    submission: tuple[Value[str], ...] | None = key(Array(Placed(_QUALIFIED)))
+    rollout: str = key(Choice(ROLLOUTS), "mandatory")
+    active: tuple[Value[str], ...] = key(Array(Placed(Text("the id of a rule"))), ())
+    rule: tuple[Rule, ...] = key(Tables(Rule), ())
+    meanings: Mapping[str, Target] = field(default_factory=dict)
+    """What each target of the rules means, by its spelling in the manifest."""
+
+    def _named_kinds(self) -> frozenset[ApiKind]:
+        targets = {value.value for rule in self.rule for value in rule.targets}
+        return frozenset(ApiKind(kind) for kind in _KINDS if f"@{kind}" in targets)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names, patterns and method chains that the rules govern, for the scan."""
+        return tuple(dict.fromkeys(target.name for target in self.meanings.values() if target.name[0] != "@"))
+
+    @property
+    def watch(self) -> tuple[str, ...]:
+        """The submission API: what ``submission`` lists, else what the rules say to use."""
+        if self.submission is not None:
+            return tuple(dict.fromkeys(value.value for value in self.submission))
+        used = (rule.use for rule in self.rule if rule.use and re.fullmatch(_NAME, rule.use))
+        return tuple(dict.fromkeys(used))
+
+    def rule_of(self, keys: Keys) -> str | None:
+        """Id of the rule in which ``keys`` lie."""
+        return next((rule.id for rule in self.rule if rule.at.keys == keys[:2]), None)
+
+
+# From text
+
+
+def ownership_from_text(text: str, path: str, base: Keys = ()) -> OwnershipManifest:
+    """The ownership manifest that the table at ``base`` of a TOML document is. Raises ManifestError."""
+    return _read(OwnershipManifest, text, path, _OWNERSHIP, base)
+
+
+def bypass_from_text(text: str, path: str, base: Keys = ()) -> BypassManifest:
+    """The bypass manifest that the table at ``base`` of a TOML document is. Raises ManifestError."""
+    manifest = _read(BypassManifest, text, path, _BYPASS, base)
+    ids = [rule.id for rule in manifest.rule]
+    for active in manifest.active:
+        if active.value not in ids:
+            active.at.refuse(f"no rule has the id `{printable(active.value)}`", suggestion(active.value, ids))
+    return dataclasses.replace(manifest, meanings=_meanings(manifest))
+
+
+def _read(table: type[ManifestT], text: str, path: str, file: _File, base: Keys) -> ManifestT:
+    data: object = _parse(text, path)
+    for part in base:
+        data = data[part] if isinstance(data, dict) else None
+    return read_table(table, data, At(Document(path, Places(text), file.codes, base)))
+
+
+def _meanings(manifest: BypassManifest) -> dict[str, Target]:
+    texts = list(dict.fromkeys(value.value for rule in manifest.rule for value in rule.targets))
+    roots = {text.partition(".")[0] for text in texts}
+    if any("*" in root for root in roots):
+        roots = set(Catalog.known_roots())
+    known = Catalog.load(roots, manifest.apis)
+    return {text: _meaning(text, known) for text in texts}
+
+
+def _meaning(text: str, known: Catalog) -> Target:
+    if text.startswith("@"):
+        return Target(text, text[1:] in _KINDS)
+    if "*" in text:
+        return Target(text, any(name_matches(text, entry.name) for entry in known.entries))
+    name = known.canonical(text)
+    return Target(name, known.entry(name) is not None or bool(known.keyword_entries(name)))
+
+
+def _parse(text: str, path: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ManifestError(path, "nested too deeply") from None
+    except ValueError as error:  # TOMLDecodeError; also an integer of thousands of digits
+        found = re.search(r"\(at line (\d+), column \d+\)|\(at end of document\)", str(error))
+        line = (int(found[1]) if found[1] else max(len(text.splitlines()), 1)) if found else None
+        what = str(error)[: found.start() if found else None].strip()
+        held = text.split("\n")[line - 1].strip() if line else ""
+        where = f"here: {printable(held)}" if held else ""
+        raise ManifestError(path, f"not valid TOML: {printable(what, 120)}", line=line, help=where) from None
+
+
+# From files
+
+
+@dataclass(frozen=True)
+class _File:
+    """Where a manifest is looked for, and the codes of its faults."""
+
+    command: str
+    name: str
+    """Of its table in pyproject.toml."""
+    default: str
+    codes: Mapping[Fault, str]
+
+
+_OWNERSHIP = _File(
+    "check-ownership",
+    "ownership",
+    "manifests/execution-ownership.toml",
+    {Fault.UNKNOWN_OWNER: "OWN003", Fault.UNKNOWN_KEY: "OWN004", Fault.MISSING: "OWN009"},
+)
+_BYPASS = _File(
+    "check-bypass",
+    "bypass",
+    "manifests/scheduler-bypass.toml",
+    {Fault.UNKNOWN_KEY: "BYP006", Fault.MISSING: "BYP007"},
+)
+
+
+def load_ownership(root: Path, file: Path | None) -> OwnershipManifest:
+    """The ownership manifest of the project at ``root``, or the one in ``file``. Raises ManifestError."""
+    manifest = ownership_from_text(*_find(root, file, _OWNERSHIP))
+    boundaries = manifest.boundaries
+    _check_folders(manifest, root, (*boundaries.finite, *boundaries.typed_argv) if boundaries else ())
+    return manifest
+
+
+def load_bypass(root: Path, file: Path | None) -> BypassManifest:
+    """The bypass manifest of the project at ``root``, or the one in ``file``. Raises ManifestError."""
+    manifest = bypass_from_text(*_find(root, file, _BYPASS))
+    _check_folders(manifest, root, _placed(manifest, "scheduler", manifest.scheduler))
+    return manifest
+
+
+def _find(root: Path, file: Path | None, wanted: _File) -> tuple[str, str, Keys]:
+    """Text, shown path and base keys of a manifest."""
+    base = ("tool", "spawngate", wanted.name)
+    if file is not None:
+        held = base if file.name == "pyproject.toml" else ()
+        return _text(file, shown := _shown(file, root)), shown, held
+    default, pyproject = root / wanted.default, root / "pyproject.toml"
+    declared = _declared(pyproject, base, strict=not os.path.lexists(default))
+    if os.path.lexists(default):
+        if declared not in (None, wanted.default):
+            what = f"a second manifest beside {wanted.default}"
+            raise ManifestError("pyproject.toml", what, key=".".join(base), help="keep one of the two")
+        return _text(default, wanted.default), wanted.default, ()
+    if isinstance(declared, str):
+        return _text(root / declared, declared), declared, ()
+    if declared is not None:
+        return _text(pyproject, "pyproject.toml"), "pyproject.toml", base
+    raise ManifestError(
+        wanted.default,
+        "there is no manifest",
+        help=f"begin with a file that holds `version = 1`, see what it has to speak of with "
+        f"`{wanted.command} --list-sites`, and read docs/manifests.md",
+    )
+
+
+def _declared(pyproject: Path, base: Keys, *, strict: bool) -> object:
+    """What pyproject.toml holds at ``base``: None, a manifest's path, or a table.
+
+    Unless ``strict``, a file that is no TOML holds nothing: it is not the manifest.
+    """
+    if not os.path.lexists(pyproject):
+        return None
+    try:
+        text = _text(pyproject, "pyproject.toml")
+        data: object = _parse(text, "pyproject.toml")
+    except ManifestError:
+        if strict:
+            raise
+        return None
+    for part in base:
+        data = data.get(part) if isinstance(data, dict) else None
+    if isinstance(data, str):
+        RelativePath().read(data, At(Document("pyproject.toml", Places(text), {}), base))
+    return data
+
+
+def _shown(file: Path, root: Path) -> str:
+    try:
+        path = Path(os.path.relpath(file, root)).as_posix()
+    except ValueError:  # another drive
+        path = file.as_posix()
+    return printable(path, 300)
+
+
+def _text(file: Path, path: str) -> str:
+    """The file's text. A byte order mark is passed over."""
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise ManifestError(path, f"{what}, not a manifest")
+        with file.open("rb") as stream:
+            data = stream.read(MAX_MANIFEST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ManifestError(path, f"cannot be read: {what}") from None
+    if len(data) > MAX_MANIFEST_BYTES:
+        help = f"allowed: {MAX_MANIFEST_BYTES // 1024**2} MiB; list folders instead of files"
+        raise ManifestError(path, "the manifest is too large", help=help)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ManifestError(path, "not UTF-8, which TOML has to be", line=line) from None
+
+
+def _check_folders(manifest: Manifest, root: Path, placed: Iterable[Value[str]]) -> None:
+    """Roots exist; a folder among the paths ends in ``/``, for without it would hold nothing."""
+    for index, path in enumerate(manifest.roots):
+        if not (root / path).is_dir():
+            at = manifest.at.child("roots").child(index)
+            at.refuse(f"there is no folder `{printable(path)}`", suggestion(path, _folders(root)))
+    for value in (*_placed(manifest, "tests", manifest.tests), *placed):
+        path = value.value
+        if not path.endswith("/") and "*" not in path and (root / path).is_dir():
+            value.at.refuse(f"`{printable(path)}` is a folder", f"write `{printable(path)}/`")
+
+
+def _placed(manifest: Manifest, name: str, paths: PathSet) -> Iterator[Value[str]]:
+    at = manifest.at.child(name)
+    return (Value(path, at.child(index)) for index, path in enumerate(paths.entries))
+
+
+def _folders(root: Path) -> list[str]:
+    with os.scandir(root) as entries:
+        return [entry.name for entry in entries if entry.is_dir()]

@@ -1,0 +1,59 @@
+"""Paths that a manifest names, looked up in the tree."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from checkers.manifests import Manifest
+from checkers.model import Finding, PathSet, SourceFile, Tree
+from checkers.toml_fields import printable, sentence, suggestion
+
+
+class Paths:
+    """The files of a tree by path."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._files = sorted(tree.files, key=lambda file: file.path)
+        self._paths = [file.path for file in self._files]
+
+    def under(self, path: str) -> list[SourceFile]:
+        """The file at ``path``, or the files in that folder, or those that a pattern matches."""
+        if "*" in path:
+            pattern = PathSet((path,))
+            return [file for file in self._files if pattern.matches(file.path)]
+        start = bisect_left(self._paths, path)
+        end = start
+        while end < len(self._paths) and self._holds(path, self._paths[end]):
+            end += 1
+        return self._files[start:end]
+
+    def like(self, path: str) -> str:
+        """``did you mean …?`` for a path that is not there: the folder of that name, else a similar one."""
+        if not path.endswith("/") and self.under(f"{path}/"):
+            return f"did you mean the folder `{printable(path, 200)}/`?"
+        if path.endswith("/") and self.under(path[:-1]):
+            return f"did you mean the file `{printable(path[:-1], 200)}`?"
+        if not path.endswith("/"):
+            return suggestion(path, self._paths)
+        folders = {held[: end + 1] for held in self._paths for end, char in enumerate(held) if char == "/"}
+        return suggestion(path, folders)
+
+    @staticmethod
+    def _holds(path: str, file: str) -> bool:
+        return file.startswith(path) if path.endswith("/") else file == path
+
+
+def stale_unanalysed(tree: Tree, manifest: Manifest) -> Iterator[Finding]:
+    """SRC007: ``[[unanalysed]]`` entries whose file is analysed well, or is gone."""
+    files = {file.path: file for file in tree.files}
+    for entry in manifest.unanalysed:
+        file = files.get(entry.path)
+        if file is not None and file.unanalysed is not None:
+            continue
+        shown = printable(entry.path, 200)
+        if file is None:
+            message, help = f"no file `{shown}` to excuse", Paths(tree).like(entry.path)
+        else:
+            message, help = f"`{shown}` is analysed well and needs no excuse", ""
+        yield entry.at.child("path").finding("SRC007", message, sentence(help, "remove the entry"))

@@ -1,0 +1,46 @@
+"""What a rule's target and an entry's ``api`` match."""
+
+from __future__ import annotations
+
+from checkers.model import Site
+
+
+def name_matches(pattern: str, name: str) -> bool:
+    """Whether ``name`` is ``pattern``, in which ``*`` stands for any run of characters, dots included."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == name
+    last = rest.pop()
+    if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
+        return False
+    cursor, end = len(first), len(name) - len(last)
+    for part in rest:  # the earliest place leaves most for the others
+        cursor = name.find(part, cursor, end)
+        if cursor < 0:
+            return False
+        cursor += len(part)
+    return True
+
+
+def chain_matches(pattern: str, chain: str) -> bool:
+    """Whether a callee as written, calls as ``()``, is of the form ``pattern``.
+
+    ``*`` stands for any run of characters. A leading ``*.`` is any receiver or none: ``*.spawner().send``
+    matches ``self.app.spawner().send`` and ``spawner().send``. Everything else is literal, and the whole
+    chain has to match.
+    """
+    if pattern.startswith("*.") and name_matches(pattern[2:], chain):
+        return True
+    return name_matches(pattern, chain)
+
+
+def is_chain(target: str) -> bool:
+    """Whether a target is a method chain."""
+    return "()" in target
+
+
+def target_matches(target: str, site: Site) -> bool:
+    """Whether a target other than ``@kind`` governs ``site``: by a name it may reach, or its callee."""
+    if is_chain(target):
+        return target in site.names or chain_matches(target, site.chain)
+    return any(name_matches(target, name) for name in site.names)
