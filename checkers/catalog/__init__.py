@@ -1,8 +1,8 @@
-"""Governed APIs and what a resolver must know of library names: data in TOML, one file per top-level import name.
+"""Governed APIs and what a resolver must know of library names: TOML, one file per top-level import name.
 
-``stdlib/<root>.toml`` and ``third_party/<root>.toml`` are read only for the import roots that are asked for, and for
-the roots of names that those files refer to (``loky`` names ``concurrent.futures.Executor`` as a base, ``posix`` holds
-other spellings of names of ``os``). ``docs/catalogue.md`` describes the format.
+``stdlib/<root>.toml`` and ``third_party/<root>.toml`` are read only for the import roots that are asked for,
+and for the roots of names that those files refer to (``loky`` names ``concurrent.futures.Executor`` as base,
+``posix`` holds other spellings of names of ``os``). ``docs/catalogue.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A governed API. ``until`` is the first Python version without it; ``platform`` is ``win32`` or ``posix``."""
+    """A governed API.
+
+    ``until`` is the first Python version without it; ``platform`` is ``win32`` or ``posix``.
+    """
 
     name: str
     kind: ApiKind
@@ -59,8 +62,9 @@ class NameFacts:
     """What is known of a library name that may hand out a receiver.
 
     ``returns``: class of what a call gives, also once awaited, entered with ``with`` or iterated over.
-    ``returns_by_argument``: the same for a constant first argument. ``decorates``: class of what a decorated function
-    becomes. ``members``: attributes of the class or module that hold an instance, with its class; ``*`` is any other.
+    ``returns_by_argument``: the same for a constant first argument. ``decorates``: class of what a decorated
+    function becomes. ``members``: attributes of the class or module that hold an instance, with its class;
+    ``*`` is any other attribute.
     """
 
     name: str
@@ -83,7 +87,7 @@ class _File:
 
 
 class Catalog:
-    """The entries and facts of some import roots. Names are looked up as documented; see :meth:`canonical`."""
+    """Entries and facts of some import roots. Names are looked up as documented; see :meth:`canonical`."""
 
     def __init__(self, files: Iterable[_File], extra: Iterable[Entry] = ()) -> None:
         self._entries: dict[str, Entry] = {}
@@ -101,7 +105,7 @@ class Catalog:
     def load(cls, roots: Iterable[str], extra: Iterable[Entry] = ()) -> Catalog:
         """The catalogue of the top-level import names ``roots``, and of the project's own entries ``extra``.
 
-        Roots without a file are passed over. An extra entry takes the place of a catalogue entry of the same name.
+        Roots without a file are passed over. An extra entry takes the place of a catalogue entry of its name.
         """
         known = _known()
         files: dict[str, _File] = {}
@@ -125,13 +129,13 @@ class Catalog:
         return (*by_name, *sorted(self._keywords, key=lambda entry: (entry.name, entry.keyword or "")))
 
     def canonical(self, name: str) -> str:
-        """``name`` as documented: private homes and re-exports replaced, also where they are a prefix of it."""
+        """``name`` as documented: private homes and re-exports replaced, also where they are its prefix."""
         while (better := self._respell(name)) != name:
             name = better
         return name
 
     def entry(self, name: str) -> Entry | None:
-        """The entry of a canonical name. Those of form ``keyword`` are found by :meth:`keyword_entries` only."""
+        """The entry of a canonical name; those of form ``keyword`` only :meth:`keyword_entries` finds."""
         return self._entries.get(name)
 
     def keyword_entries(self, name: str) -> tuple[Entry, ...]:
@@ -153,7 +157,7 @@ class Catalog:
         return None if name is None else self._entries.get(name)
 
     def attribute(self, type_name: str, attribute: str) -> str | None:
-        """Name under which the class that documents it lists ``attribute`` of ``type_name``; None if none does.
+        """``attribute`` of ``type_name`` under the class that documents it; None if no class does.
 
         The first class in method order that has an entry or facts for it decides.
         """
@@ -164,7 +168,7 @@ class Catalog:
         return None
 
     def member(self, type_name: str, attribute: str) -> str | None:
-        """Class of the instance that ``attribute`` of a class or module holds, looked up through its bases."""
+        """Class of the instance that ``attribute`` of a class or module holds, found through its bases."""
         for owner in self._lineage(type_name):
             members = self._facts[owner].members if owner in self._facts else {}
             found = members.get(attribute) or members.get("*")
@@ -173,7 +177,7 @@ class Catalog:
         return None
 
     def by_name(self, attribute: str) -> tuple[Entry, ...]:
-        """Method entries so telling that a call of ``attribute`` on an unseen receiver may be one, by name."""
+        """Method entries whose name alone speaks for a call of ``attribute`` on an unseen receiver."""
         found = (e for e in self._entries.values() if e.by_name and e.name.rpartition(".")[2] == attribute)
         return tuple(sorted(found, key=lambda entry: entry.name))
 
@@ -187,7 +191,7 @@ class Catalog:
                 self._facts.setdefault(entry.name, NameFacts(entry.name, is_class=True))
 
     def _respell(self, name: str) -> str:
-        """One replacement: the longest prefix that the catalogue knows decides, and a documented one stays."""
+        """One replacement: the longest prefix that is known decides, and a documented one stays."""
         prefix = name
         while prefix:
             if prefix in self._spellings:
