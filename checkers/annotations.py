@@ -25,6 +25,8 @@ from checkers.model import Comment, Finding, Header, PathSet, Site, SourceFile
 ANNOTATION_KEYWORDS: tuple[str, ...] = ("audit", "Audit", "AUDIT", "ownership", "Ownership", "OWNERSHIP")
 """A comment that holds none of these (plain ``in``) is no annotation, not even a misspelled one."""
 
+_LONGEST_COMMENT = 10_000
+"""Characters of a comment that are read, so that no comment can hold up a run; a longer one is malformed."""
 _MOST_BLANK_LINES = 2
 """Formatters keep no more than these, so an own-line annotation further above a site is not near it."""
 
@@ -160,18 +162,21 @@ def bless(
 
 def read(comment: Comment, marker: Marker) -> Annotation | Defect | None:
     """What ``comment`` says in terms of ``marker``; None if it does not try to be such an annotation."""
-    attempts = list(_attempts(comment.text))
+    text = comment.text[:_LONGEST_COMMENT]
+    attempts = list(_attempts(text))
     mine = [index for index, attempt in enumerate(attempts) if attempt.marker is marker]
     if not mine:
         return None
     if len(mine) > 1:
         return _malformed(marker, f"two `{marker.keyword}` annotations in one comment")
+    if len(comment.text) > len(text):
+        return _malformed(marker, f"the comment has more than {_LONGEST_COMMENT} characters")
     attempt = attempts[mine[0]]
     if not attempt.exact:
         return _malformed(marker, f"`{_shown(attempt.written)}` is not how an annotation is spelled")
     following = attempts[mine[0] + 1 :]
-    end = following[0].start if following else len(comment.text)
-    return _read_body(comment, marker, _OTHER_COMMENT.split(comment.text[attempt.end : end], maxsplit=1)[0])
+    end = following[0].start if following else len(text)
+    return _read_body(comment, marker, _OTHER_COMMENT.split(text[attempt.end : end], maxsplit=1)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +191,7 @@ class _Attempt:
 _OTHER_COMMENT = re.compile(r"\s#(?![0-9])|#\s*\Z")
 """Where another comment begins in the same one (``# noqa``); ``#12`` is an issue's number in free text."""
 _UNTIL = re.compile(r"(?<!\S)until\s*=\s*(?P<date>\S*)")
-_LIKE_UNTIL = re.compile(r"\buntil\s*=|\buntil\s*:?\s*(?=[0-9]{4}-)", re.IGNORECASE)
+_LIKE_UNTIL = re.compile(r"\buntil\s*(?:=|(?::\s*)?(?=[0-9]{4}-))", re.IGNORECASE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -230,7 +235,7 @@ def _read_body(comment: Comment, marker: Marker, body: str) -> Annotation | Defe
     value, *rest = words
     if value not in marker.values:
         return _unknown(marker, value)
-    until = _read_until(marker, body)
+    until = _read_until(marker, (head, note))
     if isinstance(until, Defect):
         return until
     if rest:
@@ -242,14 +247,14 @@ def _read_body(comment: Comment, marker: Marker, body: str) -> Annotation | Defe
     return Annotation(comment, value, until, note)
 
 
-def _read_until(marker: Marker, body: str) -> date | Defect | None:
-    found = list(_UNTIL.finditer(body))
+def _read_until(marker: Marker, parts: tuple[str, str]) -> date | Defect | None:
+    """The date that an annotation gives before or in its free text."""
+    found = [match for part in parts for match in _UNTIL.finditer(part)]
     if len(found) > 1:
         return _malformed(marker, "two `until=` dates")
-    starts = {match.start() for match in found}
-    for like in _LIKE_UNTIL.finditer(body):
-        if like.start() not in starts:
-            return _malformed(marker, f"`{_shown(like[0].strip())}` is not how a date is given")
+    misspelled = (like for part in parts for like in _LIKE_UNTIL.finditer(_UNTIL.sub(" ", part)))
+    if (like := next(misspelled, None)) is not None:
+        return _malformed(marker, f"`{_shown(like[0].strip())}` is not how a date is given")
     if not found:
         return None
     text = found[0]["date"]
