@@ -154,6 +154,8 @@ def test_reads(text: str, value: str, until: date | None, note: str) -> None:
         "#",
         "# run the scheduler audit before a release",
         "# the scheduler audit: every night, see the wiki",
+        "# the scheduler audit: tests only on Mondays",
+        "# the scheduler audit: tests-only on Mondays",
         "# scheduler_audit = load()",
         "# calls scheduler_audit() first",
         "# reads the scheduler-audit comments of a file",
@@ -469,6 +471,12 @@ def test_a_header_speaks_of_the_first_site_below_it_that_has_no_annotation() -> 
     assert only(beyond).code == "BYP013"
 
 
+@pytest.mark.parametrize("comment", [trailing(3), own_line(2)])
+def test_a_header_directly_above_its_site_is_named_as_one(comment: Comment) -> None:
+    finding = only(judge([comment], [site(4)], headers=[Header(3, 3, 4)]))
+    assert "it stands at the header of a block and so not for what follows it" in finding.message
+
+
 def test_the_nearest_call_of_a_statement_is_named() -> None:
     sites = [site(2, last=5, statement=(1, 1, 11)), site(6, last=10, statement=(1, 1, 11))]
     findings = judge([trailing(3), trailing(8)], sites).findings
@@ -532,6 +540,13 @@ def test_contradicting_annotations_bless_nothing() -> None:
     agreeing = judge([own_line(2), trailing(3)], [call])
     assert list(agreeing.by_site) == [call]
     assert agreeing.findings == ()
+
+
+def test_a_comment_that_contradicts_for_several_sites_is_reported_once() -> None:
+    pair = [site(3, column=1), site(3, column=20)]
+    blessings = judge([own_line(2), trailing(3, "# scheduler-audit: definition-site")], pair)
+    assert not blessings.by_site
+    assert (only(blessings).code, only(blessings).line) == ("BYP011", 3)
 
 
 def test_every_finding_has_the_name_of_its_code() -> None:
