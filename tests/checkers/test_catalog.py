@@ -161,8 +161,9 @@ def test_each_method_belongs_to_a_known_class(everything: Catalog) -> None:
 # --- true of real Pythons -----------------------------------------------------------------------------------
 
 PROBE = """
-import importlib, json, sys, warnings
+import importlib, json, site, sys, warnings
 warnings.simplefilter("ignore")
+site.sethelper()
 MISSING = object()
 
 def find(name):
@@ -191,7 +192,7 @@ for row in json.load(sys.stdin):
 json.dump(answers, sys.stdout)
 """
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-OPTIONAL = {"ensurepip", "lib2to3", "test", "tkinter", "turtle", "venv"}
+OPTIONAL = {"distutils", "ensurepip", "lib2to3", "test", "tkinter", "turtle", "venv"}
 """Parts of the standard library that distributors leave out."""
 
 
@@ -225,10 +226,10 @@ def probe(version: str) -> dict[str, dict[str, Any]] | None:
             wanted = asked.setdefault(row["name"], {"name": row["name"], "also": [], "bases": []})
             wanted["also"] += row.get("also", [])
             wanted["bases"] = bases.get(row["name"], [])
+    # -S: without site-packages, where setuptools lends out its own distutils.
+    command = [python, "-I", "-S", "-c", PROBE]
     text = json.dumps(list(asked.values()))
-    run = subprocess.run(
-        [python, "-I", "-c", PROBE], input=text, capture_output=True, text=True, check=True, timeout=120
-    )
+    run = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=120)
     answers: dict[str, dict[str, Any]] = json.loads(run.stdout)
     return answers
 
@@ -594,6 +595,10 @@ def test_members_hold_instances(everything: Catalog) -> None:
     )
     assert everything.member("sh", "git") == "sh.Command"
     assert everything.member("sh.Command", "log") == "sh.Command"
+    assert everything.member("git.Repo", "git") == "git.cmd.Git"
+    assert everything.member("git.cmd.Git", "status") == "git.cmd.Git:command"
+    assert everything.method("git.cmd.Git", "status") is None
+    assert api_of(everything, "git.cmd.Git:command", "__call__") == "git.cmd.Git:command.__call__"
     assert everything.member("twisted.internet", "reactor") == "twisted.internet.posixbase.PosixReactorBase"
     assert everything.member("twisted.internet", "task") is None
     assert everything.member("subprocess", "git") is None
