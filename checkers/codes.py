@@ -7,7 +7,7 @@ and test at once: ``tests/checkers/test_docs.py`` runs its examples.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -99,10 +99,17 @@ def similar(text: str) -> tuple[str, ...]:
     named = [code.code for code in _ALL if code.name == text.lower()]
     if named:
         return tuple(named)
-    if codes := difflib.get_close_matches(text.upper(), CODES, n=3, cutoff=0.6):
-        return tuple(codes)
-    names = difflib.get_close_matches(text.lower(), [code.name for code in _ALL], n=1, cutoff=0.7)
+    if codes := _close(text.upper(), CODES):
+        return codes
+    names = _close(text.lower(), {code.name for code in _ALL})[:1]
     return tuple(code.code for code in _ALL if code.name in names)
+
+
+def _close(text: str, spellings: Iterable[str]) -> tuple[str, ...]:
+    """The three spellings most like ``text``, of equals the first in the alphabet."""
+    scored = ((difflib.SequenceMatcher(None, text, spelling).ratio(), spelling) for spelling in spellings)
+    near = sorted((-ratio, spelling) for ratio, spelling in scored if ratio >= 0.7)
+    return tuple(spelling for _, spelling in near[:3])
 
 
 def page(code: str) -> str:

@@ -1,7 +1,7 @@
 """Findings in, text out: the :class:`Report` value, the :class:`Format` protocol, and the formats there are.
 
-A format is one module with a ``render`` function that satisfies :class:`Format`; adding it to ``FORMATS`` makes
-it an ``--output-format`` and puts it under the conformance suite.
+A format is one module with a ``render`` function that satisfies :class:`Format`; adding it to ``FORMATS``
+makes it an ``--output-format`` and puts it under the conformance suite.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Report:
 
     @property
     def status(self) -> int:
-        """The exit status: 2 for an unanalysed file that is not accepted, else 1 for failing findings, else 0."""
+        """The exit status: 2 for an unaccepted unanalysed file, else 1 for failing findings, else 0."""
         if self.unaccepted:
             return 2
         return 1 if self.failing else 0
@@ -134,8 +134,8 @@ def statistics(report: Report) -> Statistics:
 class Format(Protocol):
     """A report format: a report in, text out, ending in a newline unless it is empty.
 
-    The same report and look give the same text. Every finding and every unanalysed file is in it, whatever the
-    look; ``tests/checkers/test_report.py`` holds every registered format to that.
+    The same report and look give the same text. Every finding and every unanalysed file is in it, whatever
+    the look; ``tests/checkers/test_report.py`` holds every registered format to that.
     """
 
     def __call__(self, report: Report, look: Look = PLAIN, /) -> str:

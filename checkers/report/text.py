@@ -6,6 +6,7 @@ A finding is one line whatever its path or message holds: characters that do not
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -71,22 +72,21 @@ def render(report: Report, look: Look = PLAIN, /) -> str:
     if look.statistics:
         blocks.extend(_statistics(report, paint))
     if not report.listing and not look.quiet:
-        blocks.append([_summary(report, paint)])
+        blocks.append([*_hint(report, paint), _summary(report, paint)])
     between = "\n" if not report.listing and not look.quiet else ""
     return between.join("".join(f"{line}\n" for line in block) for block in blocks if block)
 
 
 def escape(text: str) -> str:
-    """``text`` on one line: control characters, line ends, bidirectional marks, lone surrogates as escapes."""
+    """``text`` on one line: line ends, bidirectional marks, lone surrogates and the like are escaped."""
     return text if text.isprintable() else "".join(map(_shown_character, text))
 
 
 def excerpt(line: str, column: int) -> Excerpt:
     """``line`` as a terminal shows it, and the cells under the name that begins at ``column`` (1-based).
 
-    Tabs become spaces, wide characters take two cells, combining ones none, and what does not print is escaped.
-    Of a line longer than ``EXCERPT_WIDTH`` cells a window is cut that holds the marker, with ``...`` for what is
-    left out.
+    Tabs become spaces, wide characters take two cells, combining ones none; what does not print is escaped.
+    Of a line longer than ``EXCERPT_WIDTH`` cells a window around the marker is shown, ``...`` for the rest.
     """
     start = min(max(column - 1, 0), len(line))
     name = _NAME.match(line, start)
@@ -184,7 +184,7 @@ def _blocks(report: Report, paint: _Paint) -> Iterator[list[str]]:
         yield lines
     for help_text, codes in shared.items():
         title = ", ".join(f"{code} ×{count}" for code, count in codes.items())
-        yield [f"{paint.bad(title)}", *(f"  {line}" for line in _help_lines(help_text))]
+        yield [paint.bold(title), *(f"  {line}" for line in _help_lines(help_text))]
 
 
 def _block(thing: Finding | Unanalysed, source: Source, paint: _Paint, help_text: str) -> list[str]:
@@ -202,7 +202,15 @@ def _block(thing: Finding | Unanalysed, source: Source, paint: _Paint, help_text
 
 
 def _help_lines(help_text: str) -> list[str]:
-    return [escape(line) for line in help_text.split("\n")]
+    """Each way out on a line of its own: rules join them with ``; or``. Long ones are wrapped."""
+    ways = help_text.replace("; or ", "\nor ").split("\n")
+    return [line for way in ways for line in _wrapped(escape(way))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, EXCERPT_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _shared_help(report: Report) -> Mapping[str, Mapping[str, int]]:
@@ -226,6 +234,15 @@ def _statistics(report: Report, paint: _Paint) -> Iterator[list[str]]:
         rows = sorted(table.items(), key=lambda row: (-row[1], row[0]))
         if rows:
             yield [paint.bold(title), *(f"{count:6}  {escape(key)}" for key, count in rows)]
+
+
+def _hint(report: Report, paint: _Paint) -> list[str]:
+    told = report.findings or report.unanalysed
+    return (
+        [paint.dim(f"{report.tool} --explain CODE tells what a code means and how to mend it")]
+        if told
+        else []
+    )
 
 
 def _summary(report: Report, paint: _Paint) -> str:

@@ -92,7 +92,7 @@ def rich(shuffled: int = 0) -> Report:
     ]
     chance = random.Random(shuffled)
     for things in (sites, findings, files):
-        chance.shuffle(things)  # type: ignore[arg-type]
+        chance.shuffle(things)
     return Report.of("check-ownership", files=12, sites=sites, findings=findings, unanalysed=files)
 
 
@@ -226,6 +226,7 @@ def test_text_of_one_finding() -> None:
         "         give it an owner\n"
         "         annotate it\n"
         "\n"
+        "check-ownership --explain CODE tells what a code means and how to mend it\n"
         "1 finding (OWN001 ×1), 2 files, 1 site\n"
     )
 
@@ -256,8 +257,21 @@ def test_help_that_findings_share_is_said_once_at_the_end() -> None:
         "  give it an owner\n"
         "  annotate it\n"
         "\n"
+        "check-ownership --explain CODE tells what a code means and how to mend it\n"
         "3 findings (OWN001 ×2, OWN032 ×1), 1 file, 0 sites\n"
     )
+
+
+def test_each_way_out_is_a_line_and_a_long_one_is_wrapped() -> None:
+    owners = ["owner_of_twenty_chars"] * 4
+    ways = f"submit it; or annotate it ({', '.join(owners)}); or allow it"
+    report = Report.of("check-bypass", files=1, findings=[finding("a.py", 1, help=ways)])
+    assert text_format.render(report).splitlines()[1:5] == [
+        "       = submit it",
+        f"         or annotate it ({', '.join(owners[:3])},",
+        f"           {owners[3]})",
+        "         or allow it",
+    ]
 
 
 def test_unanalysed_files_stand_in_the_text_with_their_place_and_in_the_summary() -> None:
@@ -279,6 +293,7 @@ def test_unanalysed_files_stand_in_the_text_with_their_place_and_in_the_summary(
         "old.py:7:3: SRC001 expected an indented block\n"
         "       = accepted in the manifest: vendored,\\nPython 2\n"
         "\n"
+        "check-bypass --explain CODE tells what a code means and how to mend it\n"
         "no findings, 1 file could not be analysed, 1 unanalysed file accepted in the manifest, "
         "240 files, 0 sites\n"
     )

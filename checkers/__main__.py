@@ -1,0 +1,10 @@
+"""``python -m checkers bypass|ownership``: the commands without their console scripts."""
+
+from __future__ import annotations
+
+import sys
+
+from checkers.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""The commands ``check-bypass`` and ``check-ownership``: parse options, run, print, exit.
+
+Exit status: 0 clean, 1 findings, 2 where something could not be analysed or the check could not be made. 2
+wins over 1, and all findings are printed all the same. An error is one line on standard error, never a
+traceback (unless SPAWNGATE_DEBUG is set).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from checkers import codes, config
+from checkers.config import Request
+from checkers.engine import LayoutError
+from checkers.manifests import ManifestError
+from checkers.model import ApiKind, Tier
+from checkers.report import FORMATS, Look
+from checkers.report.output import write_file, write_stream
+from checkers.report.text import escape
+from checkers.run import BYPASS, OWNERSHIP, Check, Log, run
+
+ERROR = 2
+INTERRUPTED = 130
+DEBUG = "SPAWNGATE_DEBUG"
+"""Environment variable that lets an internal error show its traceback."""
+
+_KINDS = [kind.value for kind in ApiKind if kind is not ApiKind.DECLARED]
+_TIERS = [tier.value for tier in Tier]
+
+
+class RunError(Exception):
+    """The check could not be made; ``str()`` is the line that says why."""
+
+
+def bypass_main(argv: Sequence[str] | None = None) -> int:
+    """Run ``check-bypass`` with ``argv`` (default: the process's arguments); the exit status."""
+    return _main(BYPASS, argv)
+
+
+def ownership_main(argv: Sequence[str] | None = None) -> int:
+    """Run ``check-ownership`` with ``argv`` (default: the process's arguments); the exit status."""
+    return _main(OWNERSHIP, argv)
+
+
+MAINS: dict[str, Callable[[Sequence[str] | None], int]] = {"bypass": bypass_main, "ownership": ownership_main}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``python -m checkers bypass|ownership …``; the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    usage = f"usage: python -m checkers {'|'.join(MAINS)} [OPTIONS] [PATHS]..."
+    if not arguments:
+        return _fail(f"no command given; {usage}")
+    if arguments[0] in ("--help", "-h"):
+        _print(f"{usage}\n")
+        return 0
+    if arguments[0] not in MAINS:
+        return _fail(f"there is no command {arguments[0]!r}; {usage}")
+    return MAINS[arguments[0]](arguments[1:])
+
+
+def _main(check: Check, argv: Sequence[str] | None) -> int:
+    """Parse, run, print. Every way in which that can go wrong has its status and its one line."""
+    arguments = None if argv is None else list(argv)
+    try:
+        parsed = _command(check).main(arguments, prog_name=check.name, standalone_mode=False)
+        return parsed if isinstance(parsed, int) else _serve(check, parsed)
+    except click.ClickException as error:
+        return _fail(f"{_usage(error)}; see {check.name} --help")
+    except (ManifestError, LayoutError, RunError) as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        advice = f"please report it ({DEBUG}=1 shows the traceback)"
+        return _fail(f"internal error: {type(error).__name__}: {error}; {advice}")
+
+
+def _serve(check: Check, request: Request) -> int:
+    if request.explain is not None:
+        _deliver(_explanation(request.explain), request)
+        return 0
+    log = Log()
+    report = run(check, request, _standard_input(request), datetime.now().astimezone().date(), log)
+    with log.stage("report"):
+        text = FORMATS[request.output_format](report, _look(request))
+    _deliver(text, request)
+    if request.verbose:
+        _tell(log)
+    return report.status
+
+
+def _explanation(asked: str) -> str:
+    code = codes.find(asked)
+    if code is None:
+        meant = codes.similar(asked)
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"codes are {', '.join(codes.CODES)}"
+        raise RunError(f"there is no code {asked!r}; {hint}")
+    return codes.page(code.code)
+
+
+def _look(request: Request) -> Look:
+    is_terminal = request.output_file is None and sys.stdout is not None and sys.stdout.isatty()
+    color = config.wants_color(request.color, is_terminal)
+    return Look(color=color, quiet=request.quiet, statistics=request.statistics)
+
+
+def _standard_input(request: Request) -> bytes | None:
+    if request.stdin_filename is None:
+        return None
+    if sys.stdin is None:
+        raise RunError("--stdin-filename: standard input is closed")
+    return sys.stdin.buffer.read()
+
+
+def _deliver(text: str, request: Request) -> None:
+    if request.output_file is None:
+        return _print(text)
+    try:
+        write_file(request.output_file, text)
+    except OSError as error:
+        raise RunError(f"cannot write {request.output_file}: {error.strerror}") from error
+
+
+def _print(text: str) -> None:
+    """Write to standard output. A reader that has gone away (``| head``) changes no verdict."""
+    if sys.stdout is None:
+        raise RunError("cannot write to standard output: it is closed")
+    try:
+        write_stream(sys.stdout, text)
+    except BrokenPipeError:
+        _silence(sys.stdout)
+    except OSError as error:
+        _silence(sys.stdout)
+        raise RunError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _silence(stream: TextIO) -> None:
+    """Send what is left in the stream's buffer nowhere: the interpreter flushes it once more as it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _tell(log: Log) -> None:
+    stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in log.stages)
+    _print_error("".join(f"{escape(line)}\n" for line in [*log.lines, f"time: {stages}"]))
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the options. An unknown one is worded here: click's words differ by its version."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message().rstrip(".")
+    meant = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
+    return f"No such option: {error.option_name}" + "".join(f"; did you mean {option}?" for option in meant)
+
+
+def _fail(message: str) -> int:
+    _print_error(f"error: {escape(message)}\n")
+    return ERROR
+
+
+def _print_error(text: str) -> None:
+    # Where standard error is closed or full there is nobody left to tell; the exit status still speaks.
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            write_stream(sys.stderr, text)
+
+
+def _command(check: Check) -> click.Command:
+    """The parser of one command: its value is the Request."""
+    return click.Command(
+        check.name,
+        callback=_request,
+        params=_parameters(check),
+        help=f"{check.summary}\n\nPATHS select what is reported; the whole tree is read all the same.",
+        epilog="Exit status: 0 clean, 1 findings, 2 not everything could be analysed or checked.",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def _parameters(check: Check) -> list[click.Parameter]:
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    file = click.Path(path_type=Path)
+    return [
+        click.Argument(["paths"], nargs=-1),
+        click.Option(
+            ["--root"],
+            type=folder,
+            help="Project root. [default: nearest parent with pyproject.toml or .git]",
+        ),
+        click.Option(
+            ["--manifest"],
+            type=file,
+            help=f"Manifest. [default: {check.manifest}, or [tool.spawngate] in pyproject.toml]",
+        ),
+        click.Option(
+            ["--output-format"],
+            type=click.Choice(list(FORMATS)),
+            default="text",
+            show_default=True,
+            help="How to write the report.",
+        ),
+        click.Option(["--output-file"], type=file, help="Write the report here, whole or not at all."),
+        click.Option(["--list-sites"], is_flag=True, help="List every site and its owner; judge nothing."),
+        click.Option(
+            ["--rollout"],
+            type=click.Choice(check.rollouts),
+            help="How findings count. [default: the manifest's]",
+        ),
+        click.Option(
+            ["--kind"], type=click.Choice(_KINDS), multiple=True, help="Kind of API that counts; repeatable."
+        ),
+        click.Option(
+            ["--tier"], type=click.Choice(_TIERS), multiple=True, help="Tier of API that counts; repeatable."
+        ),
+        click.Option(
+            ["--by-name"], is_flag=True, help="Count methods known by name only, their receiver unseen."
+        ),
+        click.Option(
+            ["--jobs"], type=click.IntRange(min=1), help="Worker processes. [default: one for each CPU]"
+        ),
+        click.Option(["--stdin-filename"], metavar="PATH", help="Check this one file; its text is on stdin."),
+        click.Option(["--explain"], metavar="CODE", help="Print what a code means, and how to mend it."),
+        click.Option(["--statistics"], is_flag=True, help="Add counts by code, API and owner."),
+        click.Option(["--quiet"], is_flag=True, help="Print findings only, one line each."),
+        click.Option(["--verbose"], is_flag=True, help="Tell on stderr what was read, and how long it took."),
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            show_default=True,
+            help="Colour; auto: on a terminal, and obeying NO_COLOR.",
+        ),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Print the version.",
+        ),
+    ]
+
+
+def _show_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"{context.info_name} {_version()}")
+        context.exit()
+
+
+def _version() -> str:
+    """The installed version; in a source checkout that is not installed, the one it declares."""
+    try:
+        return metadata.version("spawngate")
+    except metadata.PackageNotFoundError:
+        declared = Path(__file__).parent.parent / "pyproject.toml"
+        return str(tomllib.loads(declared.read_text(encoding="utf-8"))["project"]["version"])
+
+
+def _request(
+    *,
+    paths: tuple[str, ...],
+    root: Path | None,
+    stdin_filename: str | None,
+    kind: Any,
+    tier: Any,
+    **options: Any,
+) -> Request:
+    """The parsed options as a Request. Raises click.UsageError for options that exclude each other."""
+    if stdin_filename is not None and paths:
+        raise click.UsageError("--stdin-filename names the one file to check: give no PATHS beside it")
+    found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
+    return Request(
+        root=found,
+        paths=config.select(found, paths),
+        stdin_filename=None if stdin_filename is None else config.below_root(found, stdin_filename),
+        kinds=frozenset(map(ApiKind, kind)),
+        tiers=frozenset(map(Tier, tier)),
+        **options,
+    )

@@ -1,0 +1,78 @@
+"""What one run was asked to do: the project's root, the selected paths and the options, typed and checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkers.model import ApiKind, Tier
+
+ROOT_MARKERS = ("pyproject.toml", ".git")
+"""What makes a folder a project's root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of one run, after parsing. Empty ``kinds`` and ``tiers`` leave the manifest's choice."""
+
+    root: Path
+    paths: tuple[str, ...] = ()
+    """Selected paths relative to the root, ``../`` first where they lie outside; empty: the whole tree."""
+    manifest: Path | None = None
+    output_format: str = "text"
+    output_file: Path | None = None
+    list_sites: bool = False
+    rollout: str | None = None
+    kinds: frozenset[ApiKind] = frozenset()
+    tiers: frozenset[Tier] = frozenset()
+    by_name: bool = False
+    jobs: int | None = None
+    stdin_filename: str | None = None
+    """Path, relative to the root, of the file whose text comes on standard input."""
+    explain: str | None = None
+    statistics: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+
+
+def absolute(path: str | Path) -> Path:
+    """``path`` without ``..``, symbolic links kept: a link that is asked for stays that link."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.resolve` follows links
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder from ``start`` upwards that holds a root marker, else ``start`` itself; absolute."""
+    start = absolute(start)
+    for folder in (start, *start.parents):
+        if any((folder / marker).exists() for marker in ROOT_MARKERS):
+            return folder
+    return start
+
+
+def below_root(root: Path, path: str) -> str:
+    """``path``, as given from the working directory, relative to ``root`` and with ``/``.
+
+    A path that lies in the root only by way of a symbolic link to the root or above it is found in it all the
+    same; one outside keeps its ``..`` and is for the scan to refuse.
+    """
+    given = absolute(path)
+    if not given.is_relative_to(root):
+        real = given.parent.resolve() / given.name
+        if real.is_relative_to(root.resolve()):
+            return real.relative_to(root.resolve()).as_posix()
+    return Path(os.path.relpath(given, root)).as_posix()
+
+
+def select(root: Path, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The given paths relative to ``root``; none where the root itself is among them: the whole tree."""
+    selected = tuple(dict.fromkeys(below_root(root, path) for path in paths))
+    return () if "." in selected else selected
+
+
+def wants_color(choice: str, is_terminal: bool) -> bool:
+    """Whether to colour: as told, else on a terminal that takes it, unless NO_COLOR is set (no-color.org)."""
+    if choice != "auto":
+        return choice == "always"
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,195 @@
+"""One run of a check: manifest, scan, judgement, report. Nothing is printed here and no option is parsed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+from checkers import engine, manifests
+from checkers.config import Request
+from checkers.manifests import BypassManifest, Manifest
+from checkers.model import Confidence, Finding, Selection, Site, Tree
+from checkers.report import ListedSite, Report, UnanalysedFile
+from checkers.report.source import ProjectSource
+from checkers.rules import Judgement, bypass, ownership
+from checkers.rules.targets import is_chain, target_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One command: its name, its manifest, who judges, and the rollouts it knows."""
+
+    name: str
+    summary: str
+    manifest: str
+    load: Callable[[Path, Path | None], Manifest]
+    judge: Callable[..., Judgement]
+    rollouts: tuple[str, ...]
+
+
+BYPASS = Check(
+    name="check-bypass",
+    summary="Check that work starts in the scheduler only.",
+    manifest="manifests/scheduler-bypass.toml",
+    load=manifests.load_bypass,
+    judge=bypass.judge,
+    rollouts=manifests.ROLLOUTS,
+)
+OWNERSHIP = Check(
+    name="check-ownership",
+    summary="Check that every place that can start work has exactly one owner.",
+    manifest="manifests/execution-ownership.toml",
+    load=manifests.load_ownership,
+    judge=ownership.judge,
+    rollouts=("observe", "mandatory"),
+)
+
+
+@dataclass(slots=True)
+class Log:
+    """What ``--verbose`` tells: how long each stage took, and what was read."""
+
+    stages: list[tuple[str, float]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self.stages.append((name, time.perf_counter() - start))
+
+
+def run(check: Check, request: Request, stdin: bytes | None, today: date, log: Log) -> Report:
+    """Scan, judge and report.
+
+    ``stdin`` is the text that stands for ``request.stdin_filename``. Raises ManifestError and LayoutError.
+    """
+    with log.stage("manifest"):
+        manifest = _manifest(check, request)
+    scan = _scan(request, manifest, stdin)
+    with log.stage("scan"):
+        tree = engine.scan(scan)
+    selection = _selection(request, manifest)
+    with log.stage("rules"):
+        judgement = (
+            Judgement() if manifest is None else check.judge(tree, manifest, selection=selection, today=today)
+        )
+    _tell(log, request, manifest, tree)
+    source = ProjectSource(request.root, scan.stdin)
+    return _report(check, request, manifest, tree, selection, judgement, source)
+
+
+def _manifest(check: Check, request: Request) -> Manifest | None:
+    """The manifest; None where sites are only listed and the project has none."""
+    try:
+        return check.load(request.root, request.manifest)
+    except manifests.ManifestError as error:
+        if request.list_sites and request.manifest is None and _is_missing(check, request, error):
+            return None
+        raise
+
+
+def _is_missing(check: Check, request: Request, error: manifests.ManifestError) -> bool:
+    return error.path == check.manifest and not os.path.lexists(request.root / check.manifest)
+
+
+def _scan(request: Request, manifest: Manifest | None, stdin: bytes | None) -> engine.Scan:
+    unsaved = (request.stdin_filename, stdin) if request.stdin_filename and stdin is not None else None
+    paths = (request.stdin_filename,) if request.stdin_filename else request.paths
+    scan = engine.Scan(root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved)
+    if manifest is not None:
+        scan = replace(
+            scan,
+            roots=manifest.roots,
+            exclude=manifest.exclude,
+            max_file_bytes=manifest.max_file_bytes,
+            apis=manifest.apis,
+        )
+    if isinstance(manifest, BypassManifest):
+        scan = replace(scan, targets=manifest.targets, watch=manifest.watch)
+    return scan
+
+
+def _selection(request: Request, manifest: Manifest | None) -> Selection:
+    selection = Selection() if manifest is None else manifest.selection
+    return Selection(
+        kinds=request.kinds or selection.kinds,
+        tiers=request.tiers or selection.tiers,
+        by_name=request.by_name or selection.by_name,
+    )
+
+
+def _report(
+    check: Check,
+    request: Request,
+    manifest: Manifest | None,
+    tree: Tree,
+    selection: Selection,
+    judgement: Judgement,
+    source: ProjectSource,
+) -> Report:
+    """What concerns the selected files, and what is wrong with the manifest whichever were selected."""
+    reported = tree.selected if manifest is None else tree.selected | {manifest.path}
+    findings = [] if request.list_sites else [f for f in judgement.findings if f.path in reported]
+    rollout = _rollout(request, manifest)
+    failing = set(_failing(judgement, manifest, rollout))
+    accepted = {} if manifest is None else {entry.path: entry.reason for entry in manifest.unanalysed}
+    files = [file for file in tree.files if file.path in tree.selected]
+    return Report.of(
+        check.name,
+        files=len(files),
+        sites=(
+            _listed(site, judgement)
+            for file in files
+            for site in file.sites
+            if _counts(site, manifest, selection)
+        ),
+        findings=findings,
+        unanalysed=(
+            UnanalysedFile(file.unanalysed, accepted.get(file.path) or None)
+            for file in files
+            if file.unanalysed is not None
+        ),
+        listing=request.list_sites,
+        rollout=None if request.list_sites else rollout,
+        failing=sum(finding in failing for finding in findings),
+        source=source,
+    )
+
+
+def _counts(site: Site, manifest: Manifest | None, selection: Selection) -> bool:
+    """Whether a site is reported: it is of a kind that counts, or a rule spells its name out."""
+    if selection.counts(site) or not isinstance(manifest, BypassManifest):
+        return selection.counts(site)
+    seen = selection.by_name or site.confidence is Confidence.CERTAIN
+    return any((seen or is_chain(target)) and target_matches(target, site) for target in manifest.targets)
+
+
+def _listed(site: Site, judgement: Judgement) -> ListedSite:
+    owned = judgement.owners.get(site)
+    return ListedSite(site) if owned is None else ListedSite(site, owned.owner, owned.source)
+
+
+def _rollout(request: Request, manifest: Manifest | None) -> str:
+    declared = manifest.rollout if isinstance(manifest, BypassManifest) else "mandatory"
+    return request.rollout or declared
+
+
+def _failing(judgement: Judgement, manifest: Manifest | None, rollout: str) -> tuple[Finding, ...]:
+    active = [rule.value for rule in manifest.active] if isinstance(manifest, BypassManifest) else []
+    return judgement.failing(rollout, active)
+
+
+def _tell(log: Log, request: Request, manifest: Manifest | None, tree: Tree) -> None:
+    log.lines.append(f"root: {request.root}")
+    log.lines.append(f"manifest: {manifest.path if manifest is not None else 'none'}")
+    roots = manifest.roots if manifest is not None else ()
+    log.lines.append(f"roots: {', '.join(roots) if roots else 'from the layout'}")
+    log.lines.append(f"files: {len(tree.files)} read, {len(tree.selected)} asked for")
+    log.lines.extend(f"  {file.path}" for file in tree.files if file.path in tree.selected)
