@@ -330,12 +330,19 @@ def _parse(text: str, path: str) -> dict[str, object]:
     except RecursionError:
         raise ManifestError(path, "nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError; also an integer of thousands of digits
-        found = re.search(r"\(at line (\d+), column \d+\)|\(at end of document\)", str(error))
-        line = (int(found[1]) if found[1] else max(len(text.splitlines()), 1)) if found else None
-        what = str(error)[: found.start() if found else None].strip()
-        held = text.split("\n")[line - 1].strip() if line else ""
-        where = f"here: {printable(held)}" if held else ""
-        raise ManifestError(path, f"not valid TOML: {printable(what, 120)}", line=line, help=where) from None
+        what, line = _parsers_words(str(error), text)
+    held = text.split("\n")[line - 1].strip() if line is not None else ""
+    where = f"here: {printable(held)}" if held else ""
+    raise ManifestError(path, f"not valid TOML: {printable(what, 120)}", line=line, help=where)
+
+
+def _parsers_words(message: str, text: str) -> tuple[str, int | None]:
+    """What the parser says is wrong, and on which line it says so: before Python 3.14 it has no other way."""
+    found = re.search(r" *\((?:at line (\d+), column \d+|at end of document)\)$", message)
+    if found is None:
+        return message, None
+    last = text.rstrip("\n").count("\n") + 1
+    return message[: found.start()], int(found[1]) if found[1] else last
 
 
 # From files

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from checkers.catalog import Entry
@@ -639,6 +639,7 @@ def test_any_toml_is_read_or_refused(data: dict[str, Any], versioned: bool) -> N
 
 
 @settings(max_examples=200)
+@example("'\r0")
 @given(st.text(max_size=80) | st.text("[]{}=.\"'\n\r #a1_,-:T\x00\ufeff", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for prefix in ("", "version = 1\n", "version = 1\n[[site]]\n"):
@@ -783,8 +784,8 @@ def test_hostile_names(tmp_path: Path) -> None:
 
 
 def test_hundred_thousand_entries() -> None:
-    text = "version = 1\n" + "".join(f'[[site]]\npath="f{i}"\n' for i in range(100_000))
-    manifest = ownership(text.replace('"\n', '"\nowner="scheduler"\nreason="r"\n'))
+    entry = '[[site]]\npath="f{}"\nowner="scheduler"\nreason="r"\n'
+    manifest = ownership("version = 1\n" + "".join(map(entry.format, range(100_000))))
     assert (len(manifest.site), manifest.problems) == (100_000, ())
 
 

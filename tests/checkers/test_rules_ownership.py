@@ -49,7 +49,8 @@ def test_a_site_without_owner() -> None:
     )
     assert finding.help == (
         "hand the work to the scheduler; or annotate the line with `# execution-ownership: <owner>` "
-        "(scheduler, interactive, standalone_compat, definition_or_adapter, deferred_domain_executor, test_only); "
+        "(scheduler, interactive, standalone_compat, definition_or_adapter, deferred_domain_executor, "
+        "test_only); "
         "or add a `[[site]]` with owner and reason to m.toml"
     )
     assert judgement.owners == {}
