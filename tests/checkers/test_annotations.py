@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from checkers.engine import Scan, scan
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from checkers.annotations import (
     read,
 )
 from checkers.codes import CODES
+from checkers.engine import Scan, scan
 from checkers.model import (
     ApiKind,
     Comment,
