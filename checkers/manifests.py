@@ -22,7 +22,7 @@ from typing import TypeVar
 from checkers.annotations import EXECUTION_OWNERSHIP
 from checkers.catalog import Catalog, Entry, Form
 from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, Finding, PathSet, Selection, Tier
-from checkers.rules.targets import name_matches
+from checkers.targets import name_matches
 from checkers.toml_fields import (
     Array,
     At,

@@ -18,7 +18,7 @@ from checkers.manifests import Allow, BypassManifest, Rule
 from checkers.model import ApiKind, Confidence, Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, in_order
 from checkers.rules.paths import Paths, stale_unanalysed
-from checkers.rules.targets import is_chain, name_matches, target_matches
+from checkers.targets import is_chain, name_matches, target_matches
 from checkers.toml_fields import joined, printable, sentence, suggestion
 
 

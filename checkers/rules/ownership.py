@@ -18,7 +18,7 @@ from checkers.manifests import OWNERS, OwnershipManifest, SiteEntry
 from checkers.model import Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, Owned, boundaries, in_order
 from checkers.rules.paths import Paths, stale_unanalysed
-from checkers.rules.targets import name_matches
+from checkers.targets import name_matches
 from checkers.toml_fields import printable, sentence, suggestion
 
 FORBIDDEN = "forbidden_bypass"

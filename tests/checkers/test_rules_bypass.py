@@ -10,7 +10,7 @@ from checkers.manifests import bypass_from_text
 from checkers.model import ApiKind, Confidence, Selection, Site, Tier, Tree
 from checkers.rules import Judgement
 from checkers.rules.bypass import judge
-from checkers.rules.targets import chain_matches, target_matches
+from checkers.targets import chain_matches, target_matches
 from tests.checkers.trees import brief, make_site, make_tree, places
 
 TODAY = date(2026, 6, 1)

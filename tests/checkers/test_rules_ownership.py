@@ -12,7 +12,7 @@ from checkers.manifests import OWNERS, SiteEntry, ownership_from_text
 from checkers.model import ApiKind, Confidence, Selection, Site, Tier, Tree
 from checkers.rules import Judgement, Owned
 from checkers.rules.ownership import covers, judge, specificity
-from checkers.rules.targets import name_matches
+from checkers.targets import name_matches
 from tests.checkers.trees import brief, make_site, make_tree, places
 
 TODAY = date(2026, 6, 1)
