@@ -72,6 +72,9 @@ __all__ = [
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 """A larger manifest is refused: 50,000 entries fit, and pointing into one takes some ten seconds."""
 
+MAX_DOTS_IN_LINE = 2_000
+"""A line with more is refused: the time that the parser takes for a dotted key grows with the square of its parts."""
+
 OWNERS = EXECUTION_OWNERSHIP.values
 ROLLOUTS = ("observe", "active", "mandatory")
 DEFAULT_MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -148,6 +151,10 @@ class Manifest(Table):
     def problems(self) -> tuple[Finding, ...]:
         """Faults of single entries that validation found."""
         return tuple(finding for _, finding in self.at.document.problems)
+
+    def in_roots(self, path: str) -> bool:
+        """Whether a file lies in the manifest's roots, which are the whole tree unless it lists some."""
+        return not self.roots or any(root == "." or path.startswith(f"{root}/") for root in self.roots)
 
     @property
     def selection(self) -> Selection:
@@ -325,6 +332,11 @@ def _meaning(text: str, known: Catalog) -> Target:
 
 
 def _parse(text: str, path: str) -> dict[str, object]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MAX_DOTS_IN_LINE:
+            raise ManifestError(
+                path, f"more than {MAX_DOTS_IN_LINE} dots in a line", line=number, help="break it"
+            )
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -28,7 +28,7 @@ T = TypeVar("T", covariant=True)
 TableT = TypeVar("TableT", bound="Table")
 
 _SHOWN_CHARACTERS = 60
-_SUGGESTED_FROM = 5_000
+_COMPARED = 200
 """Similar words are looked for among so many candidates at most, for difflib is slow."""
 
 
@@ -132,11 +132,19 @@ _TOML_TYPES: tuple[tuple[type, str], ...] = (
 
 def suggestion(word: str, candidates: Collection[str]) -> str:
     """``did you mean …?`` for the candidate most like ``word``; empty if none is like it."""
-    if len(candidates) > _SUGGESTED_FROM:
-        ends = (word[:3], word[-3:])
-        candidates = [c for c in candidates if c.startswith(ends[0]) or c.endswith(ends[1])][:_SUGGESTED_FROM]
+    if len(candidates) > _COMPARED:
+        candidates = _related(word, candidates)
     close = difflib.get_close_matches(word[:200], sorted(candidates), n=1, cutoff=0.6)
     return f"did you mean `{printable(close[0], 120)}`?" if close else ""
+
+
+def _related(word: str, candidates: Iterable[str]) -> list[str]:
+    """Candidates that share all but the last part with the path or dotted name ``word``, or else the last one."""
+    separator = "/" if "/" in word else "."
+    head, _, tail = word.rstrip(separator).rpartition(separator)
+    ends = (f"{separator}{tail}", f"{separator}{tail}{separator}")
+    found = [c for c in candidates if c.endswith(ends) or (head and c.startswith(head + separator))]
+    return sorted(found, key=lambda c: (not c.endswith(ends), abs(len(c) - len(word)), c))[:_COMPARED]
 
 
 def joined(words: Iterable[str]) -> str:

@@ -49,10 +49,21 @@ SHELLS = frozenset(
         "subprocess.getoutput",
         "subprocess.getstatusoutput",
         "asyncio.create_subprocess_shell",
-        "asyncio.loop.subprocess_shell",
+        "asyncio.AbstractEventLoop.subprocess_shell",
+        "os.popen2",
+        "os.popen3",
+        "os.popen4",
+        "commands.getoutput",
+        "commands.getstatusoutput",
+        "IPython.core.interactiveshell.InteractiveShell.getoutput",
+        "IPython.core.interactiveshell.InteractiveShell.system",
+        "IPython.core.interactiveshell.InteractiveShell.system_raw",
+        "IPython.utils.process.getoutput",
+        "IPython.utils.process.getoutputerror",
+        "IPython.utils.process.system",
     }
 )
-"""APIs that hand their command to a shell whatever their arguments."""
+"""APIs that hand their command to a shell whatever their arguments; ``!command`` in a notebook is one of them."""
 
 WITH_SHELL: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(
@@ -71,7 +82,18 @@ WITH_SHELL: Mapping[str, int] = MappingProxyType(
 TIMED = frozenset({"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output"})
 """APIs that wait for the process and take ``timeout``, by keyword alone."""
 
-COLLECTING = frozenset({"subprocess.check_output", "subprocess.getoutput", "subprocess.getstatusoutput"})
+COLLECTING = frozenset(
+    {
+        "subprocess.check_output",
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "commands.getoutput",
+        "commands.getstatusoutput",
+        "IPython.core.interactiveshell.InteractiveShell.getoutput",
+        "IPython.utils.process.getoutput",
+        "IPython.utils.process.getoutputerror",
+    }
+)
 """APIs that hold all output in memory whatever their arguments."""
 
 TIMEOUT_POSITION: Mapping[str, int] = MappingProxyType({"wait": 0, "communicate": 1})
@@ -170,7 +192,9 @@ def _finite_site(site: Site) -> Iterator[_Breach]:
 
 
 def _first(names: Sequence[str], governed: frozenset[str] | Mapping[str, int]) -> str | None:
-    return next((name for name in names if name in governed), None)
+    """The first of the names that is governed; gevent's ``subprocess`` takes the arguments of the standard one."""
+    plain = (name.removeprefix("gevent.") for name in names)
+    return next((name for name in plain if name in governed), None)
 
 
 def _flagged_shell(api: str, arguments: Sequence[Argument]) -> Iterator[_Breach]:

@@ -188,7 +188,8 @@ def _judge_file(
     )
     for finding in blessings.findings:
         found.add(finding)
-    if manifest.scheduler.matches(file.path) or manifest.tests.matches(file.path):
+    free = manifest.scheduler.matches(file.path) or manifest.tests.matches(file.path)
+    if free or not manifest.in_roots(file.path):
         return
     why_mixed = _why_mixed(file, tree, manifest, bool(blessings.by_site))
     for site in counting:

@@ -128,7 +128,7 @@ def _judge_site(
             place = f"{manifest.path}:{entry.at.place.line}"
             message = f"`{site.api}` must not start work here: {place} declares it `{FORBIDDEN}`"
             yield _at_site("OWN002", site, message, f"{_SCHEDULED}, then remove the entry")
-    elif not manifest.tests.matches(site.path):
+    elif manifest.in_roots(site.path) and not manifest.tests.matches(site.path):
         yield _at_site(
             "OWN001", site, f"`{site.api}` can start work here and has no owner", _ways_out(manifest)
         )

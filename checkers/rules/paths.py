@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 
 from checkers.manifests import Manifest
 from checkers.model import Finding, PathSet, SourceFile, Tree
@@ -36,8 +37,13 @@ class Paths:
             return f"did you mean the file `{printable(path[:-1], 200)}`?"
         if not path.endswith("/"):
             return suggestion(path, self._paths)
-        folders = {held[: end + 1] for held in self._paths for end, char in enumerate(held) if char == "/"}
-        return suggestion(path, folders)
+        return suggestion(path, self._folders)
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        return frozenset(
+            held[: end + 1] for held in self._paths for end, char in enumerate(held) if char == "/"
+        )
 
     @staticmethod
     def _holds(path: str, file: str) -> bool:

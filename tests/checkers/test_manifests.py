@@ -28,6 +28,7 @@ from checkers.manifests import (
     ownership_from_text,
 )
 from checkers.model import DEFAULT_KINDS, ApiKind, Selection, Tier
+from checkers.toml_fields import suggestion
 from checkers.toml_places import Place, Places
 from tests.checkers.trees import brief
 
@@ -787,6 +788,18 @@ def test_hundred_thousand_entries() -> None:
     entry = '[[site]]\npath="f{}"\nowner="scheduler"\nreason="r"\n'
     manifest = ownership("version = 1\n" + "".join(map(entry.format, range(100_000))))
     assert (len(manifest.site), manifest.problems) == (100_000, ())
+
+
+def test_a_dotted_key_without_end_takes_no_time() -> None:
+    with pytest.raises(ManifestError) as caught:
+        ownership("version = 1\n" + "a." * 100_000 + "a = 1\n")
+    assert str(caught.value) == "m.toml:2: more than 2000 dots in a line; break it"
+
+
+def test_similar_words_are_found_among_many() -> None:
+    many = {f"src/pkg{i}/module{i}.py" for i in range(50_000)}
+    assert suggestion("src/pkg7/modul7.py", many) == "did you mean `src/pkg7/module7.py`?"
+    assert suggestion("source/pkg7/module7.py", many) == "did you mean `src/pkg7/module7.py`?"
 
 
 def test_roots_have_to_exist(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkers.catalog import Catalog
 from checkers.manifests import ownership_from_text
 from checkers.model import ApiKind, Argument, Confidence, Finding, Selection, Site, SiteKind, Tier, Tree, Use
 from checkers.rules import ownership
@@ -141,6 +142,18 @@ def test_shells_by_nature(api: str) -> None:
     assert call(api, COMMAND) == [*collects, runs]
     reference = make_site("fin/a.py", 1, api, kind=SiteKind.REFERENCE, arguments=None)
     assert in_finite(reference) == [*collects, runs]
+
+
+def test_the_catalogue_holds_every_api_that_is_judged() -> None:
+    judged = SHELLS | COLLECTING | TIMED | WITH_SHELL.keys()
+    known = {entry.name for entry in Catalog.load(Catalog.known_roots()).entries}
+    assert judged <= known
+
+
+def test_gevent_is_judged_like_the_standard_library() -> None:
+    assert call("gevent.subprocess.run", COMMAND, TIMEOUT, keyword("shell", True)) == [
+        "OWN031 `subprocess.run` runs a command through the shell"
+    ]
 
 
 def test_unpacked_keywords_hide_everything() -> None:

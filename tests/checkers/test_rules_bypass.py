@@ -62,6 +62,12 @@ def test_scheduler_and_test_paths_are_free() -> None:
     assert places(check(tree, text).findings) == ["schedule.py:1 BYP001"]
 
 
+def test_files_outside_the_roots_are_not_judged() -> None:
+    tree = make_tree(make_site("src/a.py"), make_site("a.py"))
+    text = 'roots = ["src"]\n' + rule("procs", "@process")
+    assert places(check(tree, text).findings) == ["src/a.py:1 BYP001"]
+
+
 def test_a_valid_annotation_excuses() -> None:
     comments = {"src/a.py": {3: "# scheduler-audit: standalone-compat", 5: "# scheduler-audit: nonsense"}}
     tree = make_tree(RUN, THREAD, comments=comments)

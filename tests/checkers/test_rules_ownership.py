@@ -81,6 +81,12 @@ def test_test_paths_need_no_owner_unless_listed() -> None:
     assert judgement.owners == {second: Owned("test_only", "manifest")}
 
 
+def test_files_outside_the_roots_need_no_owner() -> None:
+    tree = make_tree(make_site("src/a.py"), make_site("src2/a.py"), make_site("a.py"))
+    assert places(check(tree, 'roots = ["src"]\n').findings) == ["src/a.py:1 OWN001"]
+    assert len(check(tree, 'roots = ["."]\n').findings) == 3
+
+
 def test_what_does_not_count_needs_no_owner() -> None:
     tree = make_tree(
         make_site("a.py", 1, api_kind=ApiKind.TASK),
