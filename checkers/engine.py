@@ -1,0 +1,230 @@
+"""The engine: a project tree in, every place where governed work can start out. It judges nothing.
+
+>>> from pathlib import Path
+>>> from checkers.engine import Scan, scan
+>>> tree = scan(Scan(Path("/path/to/project")))  # doctest: +SKIP
+>>> [(site.path, site.line, site.api) for file in tree.files for site in file.sites]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os.path
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkers import catalog
+from checkers.annotations import ANNOTATION_KEYWORDS
+from checkers.codes import CODES
+from checkers.facts import model as f
+from checkers.facts.interest import ACCESSORS, Interest
+from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
+from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeep
+from checkers.resolve.layout import Layout, LayoutError
+from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
+from checkers.scan.files import Listing, list_files
+from checkers.scan.pipeline import Analysed, Job, analyse, analyse_files, default_jobs, place_in
+from checkers.targets import is_chain
+
+__all__ = ["LayoutError", "Scan", "scan"]
+
+RECURSION_LIMIT = 20_000
+"""Following names across modules nests a few Python frames per alias; :data:`MAX_DEPTH` bounds the aliases."""
+
+_HELP = {
+    "SRC001": "mend the syntax, or name the file under [[unanalysed]] with a reason",
+    "SRC002": "make the file readable, leave it out (exclude), or name it under [[unanalysed]] with a reason",
+    "SRC003": "raise max_file_bytes in the manifest, or name the file under [[unanalysed]] with a reason",
+    "SRC004": "save the file as UTF-8 or give the right coding cookie",
+    "SRC005": "split the expression, or name the file under [[unanalysed]] with a reason",
+    "SRC006": "keep links inside the project root, or leave the file out (exclude)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What to scan, and what to look for.
+
+    ``root`` is absolute; everything else that is a path is relative to it and written with ``/``.
+    """
+
+    root: Path
+    paths: tuple[str, ...] = ()
+    """What is asked for; empty for the whole tree. The rest is read for what it exports."""
+    roots: tuple[str, ...] = ()
+    """Import roots; empty to find them from the layout. When given, nothing outside them is asked for by default."""
+    exclude: tuple[str, ...] = ()
+    max_file_bytes: int = 10 * 1024 * 1024
+    jobs: int | None = None
+    """Worker processes; None for one per processor."""
+    stdin: tuple[str, bytes] | None = None
+    """Path and bytes of an unsaved buffer that stands for the file of that path."""
+    apis: tuple[catalog.Entry, ...] = ()
+    targets: tuple[str, ...] = ()
+    watch: tuple[str, ...] = ()
+    by_name: bool = False
+    """Whether methods are looked for whose receiver cannot be seen."""
+
+
+def scan(request: Scan) -> Tree:
+    """Find the sites of a project.
+
+    A file that cannot be analysed is told as such in its :class:`~checkers.model.SourceFile`; the others are analysed
+    all the same. The result depends on nothing but the request and the bytes of the tree.
+
+    Raises :class:`LayoutError` for a path that is not in the project, and for two import roots with the same module.
+    """
+    listing = _list(request)
+    layout = Layout([*listing.files], request.roots)
+    selected = _selected(request, listing)
+    job = Job(os.fspath(request.root), _interest(request, layout), ANNOTATION_KEYWORDS, request.max_file_bytes)
+    analysed = {result.path: result for result in _analyse(request, job, listing.files)}
+    modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
+    evaluator = Evaluator(modules, layout, catalog.Catalog.load(_roots(request, modules), request.apis))
+    finder = SiteFinder(evaluator, request.targets, request.watch)
+    files = [_file(finder, analysed[path]) for path in listing.files]
+    files += [
+        SourceFile(u.path, unanalysed=_unanalysed(u.path, f.Broken(u.code, u.message, 1, 1)))
+        for u in listing.unreadable
+    ]
+    files.sort(key=lambda file: file.path)
+    return Tree(tuple(files), selected, defined_names(modules, layout.names), frozenset(finder.calls))
+
+
+def _list(request: Scan) -> Listing:
+    listing = list_files(request.root, request.exclude)
+    if request.stdin is not None and request.stdin[0] not in listing.files:
+        if request.stdin[0].endswith(".pyi"):
+            return listing
+        listing.files = sorted([*listing.files, request.stdin[0]])
+    return listing
+
+
+def _selected(request: Scan, listing: Listing) -> frozenset[str]:
+    known = [*listing.files, *(unreadable.path for unreadable in listing.unreadable)]
+    paths = request.paths or request.roots
+    if not paths:
+        return frozenset(known)
+    chosen: set[str] = set()
+    for given in paths:
+        path = os.path.normpath(given)
+        if path.startswith("..") or os.path.isabs(path):
+            raise LayoutError(f"{given}: lies outside the project root {request.root}; give --root, or another path")
+        if not os.path.lexists(request.root / path) and path not in known:
+            raise LayoutError(f"{given}: no such file or folder below {request.root}")
+        prefix = "" if path == "." else path + "/"
+        chosen.update(name for name in known if name == path or name.startswith(prefix))
+    return frozenset(chosen)
+
+
+def _interest(request: Scan, layout: Layout) -> Interest:
+    qualified = [name for name in (*request.targets, *request.watch) if not is_chain(name)]
+    chains = [target for target in request.targets if is_chain(target)]
+    own = [entry.name for entry in request.apis]
+    leaves = frozenset(name.rpartition(".")[2] for name in (*qualified, *own))
+    builtins = catalog.Catalog.load(["builtins"])
+    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains} | PROCESS_METHODS
+    if request.by_name:
+        everything = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis)
+        methods |= {entry.name.rpartition(".")[2] for entry in everything.entries if entry.by_name}
+    return Interest(
+        roots=catalog.Catalog.known_roots()
+        | layout.top_level
+        | {name.partition(".")[0] for name in (*qualified, *own)},
+        builtins=ACCESSORS | {entry.name.partition(".")[2] for entry in builtins.entries} | {"get_ipython"},
+        method_names=frozenset(methods),
+        chain_ends=STREAM_READS,
+        local_names=leaves,
+    )
+
+
+def _roots(request: Scan, modules: Mapping[str, f.ModuleFacts]) -> frozenset[str]:
+    """Top-level names of everything that the tree imports, and of the builtins."""
+    if request.by_name:
+        return catalog.Catalog.known_roots()
+    found = {"builtins", "IPython"}
+    for facts in modules.values():
+        found.update(name.partition(".")[0] for use in facts.uses for name in _strings(use.value))
+        for binding in facts.bindings.values():
+            match binding.value:
+                case f.Module(name) | f.Member(name, 0, _) | f.Star(name, 0):
+                    found.add(name.partition(".")[0])
+    return frozenset(found)
+
+
+def _strings(value: f.Expression) -> Iterator[str]:
+    """The strings by which an expression may name a module."""
+    while True:
+        match value:
+            case f.Call(function, arguments):
+                for argument in arguments:
+                    if isinstance(argument.value, f.Constant) and isinstance(argument.value.value, str):
+                        yield argument.value.value
+                value = function
+            case f.Item(owner, key):
+                if isinstance(key, f.Constant) and isinstance(key.value, str):
+                    yield key.value
+                value = owner
+            case f.Attribute(owner, _):
+                value = owner
+            case _:
+                return
+
+
+def _analyse(request: Scan, job: Job, paths: Sequence[str]) -> Iterator[Analysed]:
+    if request.stdin is not None:
+        path, data = request.stdin
+        if path in paths:
+            yield analyse(job, path, data)
+        paths = [other for other in paths if other != path]
+    yield from analyse_files(job, paths, request.jobs or default_jobs())
+
+
+def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:
+    path = analysed.path
+    if analysed.facts is None:
+        assert analysed.broken is not None, "a file without facts says why"
+        return SourceFile(path, unanalysed=_unanalysed(path, analysed.broken, analysed))
+    try:
+        sites, uses = finder.sites(analysed)
+    except TooDeep:
+        broken = f.Broken("SRC005", f"a name is defined through more than {MAX_DEPTH} aliases", 1, 1)
+        return SourceFile(path, unanalysed=_unanalysed(path, broken))
+    facts = analysed.facts
+    return SourceFile(
+        path=path,
+        sites=sites,
+        uses=uses,
+        comments=tuple(_comment(analysed, comment) for comment in facts.comments),
+        headers=tuple(_header(analysed, header) for header in facts.headers) if facts.comments else (),
+        symbols=frozenset(facts.symbols),
+    )
+
+
+def _comment(analysed: Analysed, comment: f.CommentFacts) -> Comment:
+    cell, line = place_in(analysed, comment.line)
+    last_cell, last = place_in(analysed, comment.block_last_line)
+    block_last = last if last_cell == cell else line
+    return Comment(line, comment.column, comment.text, comment.own_line, block_last, cell)
+
+
+def _header(analysed: Analysed, header: f.HeaderFacts) -> Header:
+    cell, first = place_in(analysed, header.first_line)
+    last, body_last = place_in(analysed, header.last_line)[1], place_in(analysed, header.body_last_line)[1]
+    return Header(first, last, body_last, header.is_decorator, cell)
+
+
+def _unanalysed(path: str, broken: f.Broken, analysed: Analysed | None = None) -> Unanalysed:
+    cell, line = (None, broken.line) if analysed is None else place_in(analysed, broken.line)
+    return Unanalysed(
+        path=path,
+        code=broken.code,
+        name=CODES[broken.code].name,
+        message=broken.message,
+        line=line,
+        column=broken.column,
+        help=_HELP[broken.code],
+        cell=cell,
+    )

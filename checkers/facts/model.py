@@ -1,0 +1,294 @@
+"""The intermediate form of one module: what it binds, calls, passes on, defines and exports.
+
+A front end reads syntax and a :class:`~checkers.facts.builder.Builder` turns it into these values; the resolver reads
+nothing else. Expressions are kept as small immutable trees of what can carry a governed name, everything else is
+:data:`OPAQUE`. Names are resolved to *loads*: which bindings of the module reach this very use, by Python's scoping
+rules and the flow of control. So the resolver needs no scopes, only values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Name(NamedTuple):
+    """A name that is read; ``ModuleFacts.loads[load]`` are the bindings that may reach it."""
+
+    load: int
+
+
+class Attribute(NamedTuple):
+    """``value.name``."""
+
+    value: Expression
+    name: str
+
+
+class CallArgument(NamedTuple):
+    """``keyword`` is None for a positional argument, ``*`` and ``**`` for unpacked ones."""
+
+    keyword: str | None
+    value: Expression
+
+
+class Call(NamedTuple):
+    """``function(arguments)``."""
+
+    function: Expression
+    arguments: tuple[CallArgument, ...]
+
+
+class Item(NamedTuple):
+    """``value[key]``."""
+
+    value: Expression
+    key: Expression
+
+
+class Constant(NamedTuple):
+    """A constant of the source."""
+
+    value: str | int | bool | None
+
+
+class Choice(NamedTuple):
+    """One of several values: a conditional expression, ``or``, a type union."""
+
+    options: tuple[Expression, ...]
+
+
+class Display(NamedTuple):
+    """A tuple, list or set display."""
+
+    elements: tuple[Expression, ...]
+
+
+class Element(NamedTuple):
+    """What iterating over ``iterable`` gives."""
+
+    iterable: Expression
+
+
+class Part(NamedTuple):
+    """Element ``position`` of an unpacked value."""
+
+    value: Expression
+    position: int
+
+
+class Entered(NamedTuple):
+    """What ``with value as …`` binds."""
+
+    value: Expression
+
+
+class Awaited(NamedTuple):
+    """``await value``."""
+
+    value: Expression
+
+
+class Instance(NamedTuple):
+    """An object of the type that an annotation names."""
+
+    annotation: Expression
+
+
+class Module(NamedTuple):
+    """The module that ``import`` binds: the first component, or with ``as`` the whole name."""
+
+    name: str
+
+
+class Member(NamedTuple):
+    """What ``from module import name`` binds; ``level`` counts the leading dots."""
+
+    module: str
+    level: int
+    name: str
+
+
+class Star(NamedTuple):
+    """Whatever name was asked for, if ``from module import *`` brings it."""
+
+    module: str
+    level: int
+
+
+class FunctionValue(NamedTuple):
+    """The function ``ModuleFacts.functions[number]``."""
+
+    number: int
+
+
+class ClassValue(NamedTuple):
+    """The class ``ModuleFacts.classes[number]``."""
+
+    number: int
+
+
+class SelfValue(NamedTuple):
+    """The first parameter of a method: an instance of the class, or the class itself."""
+
+    number: int
+    is_class: bool
+
+
+class SuperValue(NamedTuple):
+    """``super()`` in a method of the class."""
+
+    number: int
+
+
+class Opaque(NamedTuple):
+    """Anything that carries no name we follow."""
+
+
+OPAQUE = Opaque()
+
+Expression = (
+    Name
+    | Attribute
+    | Call
+    | Item
+    | Constant
+    | Choice
+    | Display
+    | Element
+    | Part
+    | Entered
+    | Awaited
+    | Instance
+    | Module
+    | Member
+    | Star
+    | FunctionValue
+    | ClassValue
+    | SelfValue
+    | SuperValue
+    | Opaque
+)
+
+
+class Binding(NamedTuple):
+    """One place that binds a name, and to what."""
+
+    name: str
+    value: Any
+    """An :data:`Expression`; typed ``Any`` because mypy cannot follow the recursion through named tuples."""
+    escapes: bool
+    """Bound at module or class level, where other code can take it."""
+
+
+class Place(NamedTuple):
+    """Where a use stands: its reported name, and the lines an annotation may refer to (see ``model.Extent``)."""
+
+    line: int
+    column: int
+    first_line: int
+    paren_line: int
+    last_line: int
+    statement: int
+
+
+class Role:
+    """How a use takes its value."""
+
+    CALL = "call"
+    REFERENCE = "reference"
+    ALIAS = "alias"
+
+
+class Use(NamedTuple):
+    """A value that is called, handed on, or given another name."""
+
+    role: str
+    value: Any
+    place: Place
+    symbol: str
+    chain: str
+    arguments: tuple[CallArgument, ...] | None
+    aliases: tuple[int, ...]
+    """For an alias, the bindings it makes."""
+
+
+class Function(NamedTuple):
+    """A function or method; ``symbol`` is its qualified name inside the module."""
+
+    symbol: str
+    returns: Any
+    decorators: tuple[Any, ...]
+
+
+class Class(NamedTuple):
+    """A class: ``members`` bind in its body, ``attributes`` are what its methods store on ``self``."""
+
+    symbol: str
+    bases: tuple[Any, ...]
+    members: dict[str, tuple[int, ...]]
+    attributes: dict[str, tuple[Any, ...]]
+    place: Place
+
+
+class Statement(NamedTuple):
+    """First and last line of a simple statement, a compound statement's header, or a decorator."""
+
+    first_line: int
+    last_line: int
+
+
+class CommentFacts(NamedTuple):
+    """See ``model.Comment``."""
+
+    line: int
+    column: int
+    text: str
+    own_line: bool
+    block_last_line: int
+
+
+class HeaderFacts(NamedTuple):
+    """See ``model.Header``."""
+
+    first_line: int
+    last_line: int
+    body_last_line: int
+    is_decorator: bool
+
+
+class ModuleFacts(NamedTuple):
+    """All that the resolver needs to know of one module."""
+
+    uses: tuple[Use, ...]
+    loads: dict[int, tuple[int, ...]]
+    """Bindings that reach a load; ``-1`` stands for the builtin of that name."""
+    names: dict[int, str]
+    """Names of the loads that a builtin or a star import may give."""
+    bindings: dict[int, Binding]
+    exports: dict[str, tuple[int, ...]]
+    """Bindings of a module-level name that are alive when the module has run."""
+    stars: tuple[int, ...]
+    """Bindings that are star imports at module level, in order."""
+    all_names: tuple[str, ...] | None
+    """``__all__`` where the module states it in full; None where it has none or computes it."""
+    all_computed: bool
+    """``__all__`` exists and holds more than constants: then any name may be in it."""
+    functions: tuple[Function, ...]
+    classes: tuple[Class, ...]
+    statements: tuple[Statement, ...]
+    comments: tuple[CommentFacts, ...]
+    headers: tuple[HeaderFacts, ...]
+    symbols: tuple[str, ...]
+
+
+class Broken(NamedTuple):
+    """A source that gave no facts, and why."""
+
+    code: str
+    message: str
+    line: int
+    column: int
+
+
+BUILTIN = -1
+"""In ``ModuleFacts.loads``: the name may be unbound in the module, so it may be the builtin."""

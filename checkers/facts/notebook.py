@@ -1,0 +1,152 @@
+"""Notebooks: the code cells of an ``.ipynb`` file as one Python text, with the way back to cells and lines.
+
+IPython's own syntax is rewritten as IPython does it (``TransformerManager``): ``!cmd``, ``%system`` and ``%%bash``
+become calls of ``get_ipython().system``, other magics and help become nothing. A line stays a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.facts.model import Broken
+
+_SHELL = "get_ipython().system({command!r})"
+_SHELL_CELLS = frozenset({"!", "bash", "cmd", "perl", "powershell", "ruby", "script", "sh", "sx", "system", "zsh"})
+_SHELL_LINES = frozenset({"sc", "sx", "system"})
+_CODE_MAGICS = frozenset({"capture", "prun", "time", "timeit"})
+_LINE = re.compile(r"(?P<indent>[ \t]*)(?P<assigned>[\w.\[\]\"', ]+=[ \t]*)?(?P<mark>!!?|%)(?P<rest>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``first_line`` is the line of the joined text on which cell ``number`` (1-based, all cells counted) begins."""
+
+    first_line: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """The joined text, and where its lines come from."""
+
+    text: str
+    cells: tuple[Cell, ...]
+    shell_columns: dict[int, int]
+    """For each rewritten line the column at which the shell command is marked."""
+
+    def place(self, line: int) -> tuple[int, int]:
+        """Cell and line in it, for a line of the joined text."""
+        return cell_of(self.cells, line)
+
+
+def cell_of(cells: tuple[Cell, ...], line: int) -> tuple[int, int]:
+    """Cell number and line in that cell."""
+    cell = cells[max(0, bisect_right([cell.first_line for cell in cells], line) - 1)]
+    return cell.number, line - cell.first_line + 1
+
+
+def read_notebook(data: bytes) -> Notebook | Broken:
+    """The Python of a notebook; Broken when it is none. A notebook in another language gives an empty text."""
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+        if not isinstance(document, dict):
+            raise ValueError("the top level is no object")
+        cells = document.get("cells")
+        if cells is None and isinstance(document.get("worksheets"), list):
+            cells = [cell for sheet in document["worksheets"] for cell in sheet["cells"]]
+        if not isinstance(cells, list):
+            raise ValueError("it has no cells")
+        sources = [_source(cell) for cell in cells]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        return Broken("SRC001", f"not a notebook: {reason}", getattr(error, "lineno", 1), getattr(error, "colno", 1))
+    if not _is_python(document):
+        return Notebook("", (Cell(1, 1),), {})
+    return _join(sources)
+
+
+def _source(cell: Any) -> str | None:
+    """The text of a code cell; None for other cells."""
+    if cell.get("cell_type") != "code":
+        return None
+    source = cell.get("source", cell.get("input", ""))
+    return "".join(source) if isinstance(source, list) else str(source)
+
+
+def _is_python(document: dict[str, Any]) -> bool:
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    info, kernel = metadata.get("language_info"), metadata.get("kernelspec")
+    names = [
+        info.get("name") if isinstance(info, dict) else None,
+        kernel.get("language") if isinstance(kernel, dict) else None,
+    ]
+    named = [name for name in names if isinstance(name, str)]
+    return not named or any("python" in name.lower() for name in named)
+
+
+def _join(sources: list[str | None]) -> Notebook:
+    lines: list[str] = []
+    cells: list[Cell] = []
+    columns: dict[int, int] = {}
+    for number, source in enumerate(sources, start=1):
+        if source is None:
+            continue
+        cells.append(Cell(len(lines) + 1, number))
+        for line, column in _rewrite(re.split(r"\r\n|\r|\n", source)):
+            lines.append(line)
+            if column:
+                columns[len(lines)] = column
+    return Notebook("\n".join([*lines, ""]), tuple(cells) or (Cell(1, 1),), columns)
+
+
+def _rewrite(lines: list[str]) -> list[tuple[str, int]]:
+    """The lines of a cell as Python, with the column of the mark where a shell command was."""
+    first = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if first is not None and lines[first].lstrip().startswith("%%"):
+        magic, _, argument = lines[first].lstrip()[2:].partition(" ")
+        blank = [("", 0)] * first
+        if magic in _SHELL_CELLS:
+            return [*blank, (_SHELL.format(command=magic), 1), *[("", 0)] * (len(lines) - first - 1)]
+        if magic not in _CODE_MAGICS:
+            return [("", 0)] * len(lines)
+        code = argument if magic in ("time", "timeit") and not argument.startswith("-") else ""
+        lines = [*lines[:first], code, *lines[first + 1 :]]
+    result: list[tuple[str, int]] = []
+    continued = in_string = False
+    for line in lines:
+        if continued:
+            result.append(("", 0))
+            continued = line.endswith("\\")
+            continue
+        new, column = (line, 0) if in_string else _rewrite_line(line)
+        continued = new is not line and line.endswith("\\")
+        if new is line and (line.count('"""') + line.count("'''")) % 2:
+            in_string = not in_string
+        result.append((new, column))
+    return result
+
+
+def _rewrite_line(line: str) -> tuple[str, int]:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        stripped = line.strip()
+        is_help = stripped.endswith("?") and "#" not in stripped and not stripped.endswith(("'?", '"?'))
+        return ("", 0) if is_help or stripped.startswith("?") else (line, 0)
+    indent, assigned, rest = match["indent"], match["assigned"] or "", match["rest"]
+    column = len(indent) + len(assigned) + 1
+    shell = indent + assigned + _SHELL.format(command=rest.strip())
+    if match["mark"].startswith("!"):
+        return shell, column
+    magic, _, argument = rest.partition(" ")
+    if magic in _SHELL_LINES:
+        return shell, column
+    if magic in _CODE_MAGICS and not argument.lstrip().startswith("-"):
+        return indent + assigned + argument.lstrip(), 0
+    if not magic.isidentifier():
+        return line, 0  # a remainder or a format that goes on from the line above
+    return indent + (f"{assigned}None" if assigned else "pass"), 0

@@ -1,0 +1,1 @@
+"""Facts of all modules → qualified names and sites."""

@@ -1,0 +1,405 @@
+"""Uses and classes of all modules → sites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from checkers.catalog import Catalog, Entry, Form
+from checkers.facts import model as f
+from checkers.model import (
+    DEFAULT_KINDS,
+    ApiKind,
+    Argument,
+    Confidence,
+    Extent,
+    Site,
+    SiteKind,
+    Tier,
+    Use,
+)
+from checkers.resolve.evaluate import Evaluator
+from checkers.resolve.values import (
+    External,
+    LibraryObject,
+    Method,
+    ProjectClass,
+    ProjectFunction,
+    ProjectObject,
+    Value,
+    Values,
+)
+from checkers.scan.pipeline import Analysed, place_in
+from checkers.targets import chain_matches, is_chain, name_matches
+
+_ACCESSORS = frozenset(
+    {
+        "builtins.__import__",
+        "builtins.getattr",
+        "builtins.globals",
+        "builtins.locals",
+        "builtins.vars",
+        "importlib.import_module",
+        "operator.attrgetter",
+    }
+)
+_FOLLOWED_WHEN_CONSTANT = {"builtins.__import__": 0, "builtins.getattr": 1, "importlib.import_module": 0}
+"""Accessors, and the argument that makes the access a computed one when it is no constant."""
+
+STREAM_READS = (".stderr.read", ".stderr.readlines", ".stdout.read", ".stdout.readlines")
+PROCESS_METHODS = frozenset({"communicate", "wait"})
+_TIERS = list(Tier)
+
+
+class _Api(NamedTuple):
+    """A governed API that a value may be."""
+
+    entry: Entry
+    by_receiver: bool
+
+
+class SiteFinder:
+    """Finds the sites of one file after the other."""
+
+    def __init__(self, evaluator: Evaluator, targets: Sequence[str] = (), watch: Iterable[str] = ()) -> None:
+        self.evaluator = evaluator
+        self.catalog: Catalog = evaluator.catalog
+        self.names = [target for target in targets if not is_chain(target)]
+        self.chains = [target for target in targets if is_chain(target)]
+        self.watch = frozenset(watch)
+        self.calls: set[str] = set()
+        """``path\\0name`` of the watched names that a file calls."""
+        self._owners = {entry.name.rpartition(".")[0] for entry in self.catalog.entries}
+
+    def sites(self, analysed: Analysed) -> tuple[tuple[Site, ...], tuple[Use, ...]]:
+        """Sites and judged uses of one file, in source order.
+
+        Raises :class:`~checkers.resolve.evaluate.TooDeep`.
+        """
+        facts = self.evaluator.modules[analysed.path]
+        called = self._called_bindings(analysed.path, facts)
+        sites = [*self._subclasses(analysed, facts)]
+        uses: list[Use] = []
+        for use in facts.uses:
+            values = self.evaluator.value(analysed.path, use.value)
+            if use.role == f.Role.CALL:
+                self._note_watched(analysed.path, values)
+                uses += self._judged(analysed, facts, use, values)
+            if use.role == f.Role.ALIAS and not self._escapes(facts, use, called):
+                continue
+            site = self._site(analysed, facts, use, values)
+            if site is not None:
+                sites.append(site)
+        return number(sites), tuple(sorted(uses, key=lambda use: (use.cell or 0, use.line, use.column)))
+
+    # --- which API ---------------------------------------------------------------------------------------------
+
+    def _site(self, analysed: Analysed, facts: f.ModuleFacts, use: f.Use, values: Values) -> Site | None:
+        is_call = use.role == f.Role.CALL
+        if is_call and self._starts_what_it_made(analysed.path, use):
+            return None
+        apis = [api for value in values for api in self._apis(analysed.path, value, use, is_call)]
+        confidence = Confidence.CERTAIN
+        if not apis and is_call:
+            apis = self._declared_chain(use)
+        if not apis and is_call and self._unseen(values) and isinstance(use.value, f.Attribute):
+            apis = [_Api(entry, True) for entry in self.catalog.by_name(use.value.name)]
+            confidence = Confidence.BY_NAME
+        if not apis:
+            return None
+        return self._make(analysed, facts, use, apis, self._site_kind(analysed.path, use, apis), confidence)
+
+    def _apis(self, path: str, value: Value, use: f.Use, is_call: bool) -> Iterator[_Api]:
+        match value:
+            case External(name):
+                yield from self._library_apis(path, self.catalog.canonical(name), use, is_call)
+            case Method(name):
+                entry = self.catalog.entry(name)
+                if entry is not None:
+                    yield _Api(entry, True)
+            case LibraryObject(type_name) if is_call:
+                entry = self.catalog.method(type_name, "__call__")
+                if entry is not None:
+                    yield _Api(entry, True)
+            case ProjectClass(owner, number):
+                own = list(self._named(self.qualified(owner, self.evaluator.modules[owner].classes[number].symbol)))
+                yield from own or (_Api(entry, False) for entry in self.governed_bases(owner, number))
+            case ProjectFunction(owner, number):
+                yield from self._named(self.qualified(owner, self.evaluator.modules[owner].functions[number].symbol))
+
+    def _library_apis(self, path: str, name: str, use: f.Use, is_call: bool) -> Iterator[_Api]:
+        if name in _FOLLOWED_WHEN_CONSTANT and (not is_call or not self._is_computed(path, name, use)):
+            return
+        yield from self._named(name)
+        if is_call:
+            passed = {argument.keyword for argument in use.arguments or ()}
+            for entry in self.catalog.keyword_entries(name):
+                if entry.keyword in passed:
+                    yield _Api(entry, False)
+
+    def _named(self, name: str) -> Iterator[_Api]:
+        """The catalogue's entry of a qualified name, else what a target of the manifest declares."""
+        entry = self.catalog.entry(name)
+        if entry is not None:
+            yield _Api(entry, False)
+        elif any(name_matches(target, name) for target in self.names):
+            yield _Api(Entry(name, ApiKind.DECLARED), False)
+
+    def _declared_chain(self, use: f.Use) -> list[_Api]:
+        matching = [target for target in self.chains if chain_matches(target, use.chain)]
+        return [_Api(Entry(target, ApiKind.DECLARED), True) for target in matching]
+
+    def _is_computed(self, path: str, name: str, use: f.Use) -> bool:
+        position = _FOLLOWED_WHEN_CONSTANT[name]
+        arguments = [argument.value for argument in use.arguments or () if argument.keyword is None]
+        if position < len(arguments) and isinstance(arguments[position], f.Constant):
+            return False
+        if name != "builtins.getattr":
+            return True
+        owners = self.evaluator.value(path, arguments[0]) if arguments else ()
+        return any(isinstance(o, External) and self.catalog.canonical(o.name) in self._owners for o in owners)
+
+    def governed_bases(self, path: str, number: int, seen: frozenset[ProjectClass] = frozenset()) -> list[Entry]:
+        """Governed classes that a class of the tree derives from, through classes of the tree."""
+        found: list[Entry] = []
+        for base in self.evaluator.modules[path].classes[number].bases:
+            for value in self.evaluator.value(path, base):
+                if isinstance(value, ProjectClass) and value not in seen:
+                    found += self.governed_bases(value.path, value.number, seen | {value})
+                elif isinstance(value, External):
+                    found += self._governed_class(self.catalog.canonical(value.name))
+        return list(dict.fromkeys(found))
+
+    def _governed_class(self, name: str) -> list[Entry]:
+        todo, seen = [name], set[str]()
+        while todo:
+            name = todo.pop()
+            entry, facts = self.catalog.entry(name), self.catalog.facts(name)
+            if entry is not None and entry.form is Form.CLASS:
+                return [entry]
+            seen.add(name)
+            todo += [base for base in reversed(facts.bases if facts is not None else ()) if base not in seen]
+        return []
+
+    # --- which kind of site ------------------------------------------------------------------------------------
+
+    def _site_kind(self, path: str, use: f.Use, apis: list[_Api]) -> SiteKind:
+        if any(api.entry.form is Form.DYNAMIC for api in apis) or self._by_constant_name(path, use.value):
+            return SiteKind.DYNAMIC
+        if use.role != f.Role.CALL:
+            return SiteKind.REFERENCE
+        return SiteKind.METHOD if any(api.by_receiver for api in apis) else SiteKind.CALL
+
+    def _by_constant_name(self, path: str, value: f.Expression) -> bool:
+        """Whether the expression itself reaches its value by a string."""
+        while True:
+            match value:
+                case f.Call(function, _):
+                    functions = self.evaluator.value(path, function)
+                    if any(isinstance(v, External) and self.catalog.canonical(v.name) in _ACCESSORS for v in functions):
+                        return True
+                    value = function
+                case f.Attribute(_, "__dict__") | f.Item(f.Attribute(_, "modules"), _):
+                    return True
+                case f.Attribute(owner, _) | f.Item(owner, _) | f.Awaited(owner):
+                    value = owner
+                case _:
+                    return False
+
+    def _starts_what_it_made(self, path: str, use: f.Use) -> bool:
+        """``Thread(…).start()`` is one site, the constructor."""
+        match use.value:
+            case f.Attribute(f.Call(function, _), "start"):
+                for value in self.evaluator.value(path, function):
+                    if isinstance(value, ProjectClass) and self.governed_bases(value.path, value.number):
+                        return True
+                    if isinstance(value, External) and self._governed_class(self.catalog.canonical(value.name)):
+                        return True
+        return False
+
+    @staticmethod
+    def _unseen(values: Values) -> bool:
+        """Whether nothing is known of the method that is called."""
+        return all(isinstance(value, External) for value in values)
+
+    # --- aliases -----------------------------------------------------------------------------------------------
+
+    def _called_bindings(self, path: str, facts: f.ModuleFacts) -> set[int]:
+        """Bindings through which the module calls something, or derives a class."""
+        called: set[int] = set()
+        todo: list[f.Expression] = [use.value for use in facts.uses if use.role == f.Role.CALL]
+        todo += [base for owner in facts.classes for base in owner.bases]
+        while todo:
+            match todo.pop():
+                case f.Name(load):
+                    new = [number for number in facts.loads.get(load, ()) if number not in called]
+                    called.update(new)
+                    todo += [facts.bindings[number].value for number in new if number in facts.bindings]
+                case f.Choice(options):
+                    todo += options
+                case f.Attribute(owner, name):
+                    new = [number for number in self._members(path, owner, name) if number not in called]
+                    called.update(new)
+                    todo += [facts.bindings[number].value for number in new if number in facts.bindings]
+        return called
+
+    def _members(self, path: str, owner: f.Expression, name: str) -> Iterator[int]:
+        """Bindings of class members of this file that ``owner.name`` may be."""
+        for value in self.evaluator.value(path, owner):
+            if isinstance(value, ProjectClass | ProjectObject) and value.path == path:
+                yield from self.evaluator.modules[path].classes[value.number].members.get(name, ())
+
+    @staticmethod
+    def _escapes(facts: f.ModuleFacts, use: f.Use, called: set[int]) -> bool:
+        """An alias is reported where it is made only if other code can take it and this module never calls it."""
+        if called.intersection(use.aliases):
+            return False
+        return any(number in facts.bindings and facts.bindings[number].escapes for number in use.aliases)
+
+    # --- other things ------------------------------------------------------------------------------------------
+
+    def _subclasses(self, analysed: Analysed, facts: f.ModuleFacts) -> Iterator[Site]:
+        for number_, owner in enumerate(facts.classes):
+            apis = [_Api(entry, False) for entry in self.governed_bases(analysed.path, number_)]
+            if apis:
+                use = f.Use(f.Role.REFERENCE, f.OPAQUE, owner.place, owner.symbol, "", None, ())
+                yield self._make(analysed, facts, use, apis, SiteKind.SUBCLASS, Confidence.CERTAIN)
+
+    def _note_watched(self, path: str, values: Values) -> None:
+        if not self.watch:
+            return
+        for value in values:
+            match value:
+                case External(name) | Method(name):
+                    name = self.catalog.canonical(name)
+                case ProjectFunction(owner, number):
+                    name = self.qualified(owner, self.evaluator.modules[owner].functions[number].symbol)
+                case ProjectClass(owner, number):
+                    name = self.qualified(owner, self.evaluator.modules[owner].classes[number].symbol)
+                case _:
+                    continue
+            if name in self.watch:
+                self.calls.add(f"{path}\0{name}")
+
+    def _judged(self, analysed: Analysed, facts: f.ModuleFacts, use: f.Use, values: Values) -> Iterator[Use]:
+        if not isinstance(use.value, f.Attribute):
+            return
+        name = use.value.name
+        if name == "wait":
+            receivers = self.evaluator.value(analysed.path, use.value.value)
+            judged = LibraryObject("subprocess.Popen") in receivers
+        else:
+            judged = name == "communicate" or use.chain.endswith(STREAM_READS)
+        if judged:
+            cell, line = place_in(analysed, use.place.line)
+            yield Use(
+                path=analysed.path,
+                line=line,
+                column=use.place.column,
+                symbol=use.symbol,
+                chain=use.chain,
+                arguments=self._arguments(analysed.path, facts, use.arguments or ()),
+                extent=_extent(analysed, facts, use.place),
+                cell=cell,
+            )
+
+    def _make(
+        self,
+        analysed: Analysed,
+        facts: f.ModuleFacts,
+        use: f.Use,
+        apis: list[_Api],
+        kind: SiteKind,
+        confidence: Confidence,
+    ) -> Site:
+        entries = sorted({api.entry for api in apis}, key=_order)
+        names = tuple(dict.fromkeys(entry.name for entry in entries))
+        cell, line = place_in(analysed, use.place.line)
+        column = dict(analysed.shell_columns).get(use.place.line, use.place.column)
+        arguments = use.arguments
+        return Site(
+            path=analysed.path,
+            line=line,
+            column=column,
+            kind=kind,
+            api=names[0],
+            api_kind=entries[0].kind,
+            tier=entries[0].tier,
+            symbol=use.symbol,
+            ordinal=0,
+            extent=_extent(analysed, facts, use.place),
+            confidence=confidence,
+            candidates=names if len(names) > 1 else (),
+            chain=use.chain,
+            arguments=None if arguments is None else self._arguments(analysed.path, facts, arguments),
+            cell=cell,
+        )
+
+    def _arguments(self, path: str, facts: f.ModuleFacts, arguments: Sequence[f.CallArgument]) -> tuple[Argument, ...]:
+        return tuple(
+            Argument(
+                argument.keyword,
+                isinstance(argument.value, f.Constant),
+                argument.value.value if isinstance(argument.value, f.Constant) else None,
+                self._is_split(path, facts, argument.value),
+            )
+            for argument in arguments
+        )
+
+    def _is_split(self, path: str, facts: f.ModuleFacts, value: f.Expression) -> bool:
+        """Whether ``value`` is made by ``str.split``, directly or through one variable."""
+        values = [value]
+        if isinstance(value, f.Name):
+            bindings = [facts.bindings.get(number) for number in facts.loads.get(value.load, ())]
+            values = [binding.value for binding in bindings if binding is not None]
+        for candidate in values:
+            match candidate:
+                case f.Call(f.Attribute(owner, "split" | "rsplit" | "splitlines"), _):
+                    if External("shlex") not in self.evaluator.value(path, owner):
+                        return True
+        return False
+
+    def qualified(self, path: str, symbol: str) -> str:
+        """Fully qualified name of something that the file ``path`` defines."""
+        module = self.evaluator.layout.names[path]
+        return f"{module}.{symbol}" if module else symbol
+
+
+def _order(entry: Entry) -> tuple[int, bool, bool, str]:
+    """Of several candidates the plainest comes first: by tier, kinds on by default, no platform's own, name."""
+    return _TIERS.index(entry.tier), entry.kind not in DEFAULT_KINDS, entry.platform is not None, entry.name
+
+
+def _extent(analysed: Analysed, facts: f.ModuleFacts, place: f.Place) -> Extent:
+    statement = facts.statements[place.statement]
+    lines = (
+        place.first_line,
+        place.line,
+        place.paren_line,
+        place.last_line,
+        statement.first_line,
+        statement.last_line,
+    )
+    first, name, paren, last, statement_first, statement_last = (place_in(analysed, line)[1] for line in lines)
+    return Extent(first, name, paren, last, place.statement, statement_first, statement_last)
+
+
+def number(sites: Iterable[Site]) -> tuple[Site, ...]:
+    """The sites in source order, numbered within symbol and API."""
+    counts: Counter[tuple[str, str]] = Counter()
+    ordered = []
+    for site in sorted(sites, key=lambda site: (site.cell or 0, site.line, site.column, site.api)):
+        counts[site.symbol, site.api] += 1
+        ordered.append(replace(site, ordinal=counts[site.symbol, site.api]))
+    return tuple(ordered)
+
+
+def defined_names(modules: Mapping[str, f.ModuleFacts], names: Mapping[str, str]) -> frozenset[str]:
+    """Fully qualified names of all that the modules define or bind at top level."""
+    found = set(names.values())
+    for path, facts in modules.items():
+        prefix = f"{names[path]}." if names[path] else ""
+        found.update(prefix + name for name in (*facts.symbols, *facts.exports))
+    return frozenset(found)

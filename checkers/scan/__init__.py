@@ -1,0 +1,1 @@
+"""Which files a project has, what is in them, and who does the work of reading them."""

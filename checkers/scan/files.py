@@ -1,0 +1,168 @@
+"""The files of a project: one pass over the tree, ignored folders never entered."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+NEVER_ENTERED = frozenset(
+    {
+        ".bzr",
+        ".direnv",
+        ".eggs",
+        ".git",
+        ".hg",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".mypy_cache",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "__pypackages__",
+        "node_modules",
+        "site-packages",
+    }
+)
+"""Folders that hold no source of the project; so is any folder with a ``pyvenv.cfg``."""
+
+PYTHON_SUFFIXES = frozenset({".ipynb", ".py", ".pyw"})
+STUB_SUFFIX = ".pyi"
+_SHEBANG_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A path that could not be looked into, and why."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class Listing:
+    """Python sources in path order; stubs are listed apart, since they hold no sites."""
+
+    files: list[str] = field(default_factory=list)
+    stubs: list[str] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+def list_files(root: Path, exclude: Iterable[str] = ()) -> Listing:
+    """All Python sources below ``root``.
+
+    Left out: what ``.gitignore`` files at or below the root ignore, ``exclude`` (patterns of the same kind, counted
+    from the root), and folders that never hold a project's source. Symbolic links to folders are not followed.
+    """
+    walk = _Walk(os.fspath(root), GitIgnoreSpec.from_lines(exclude))
+    walk.folder("", [])
+    listing = walk.listing
+    listing.files.sort()
+    listing.stubs.sort()
+    listing.unreadable.sort(key=lambda unreadable: unreadable.path)
+    return listing
+
+
+@dataclass(frozen=True, slots=True)
+class _Ignore:
+    """The patterns of one ``.gitignore`` and the folder they count from."""
+
+    folder: str
+    spec: GitIgnoreSpec
+
+    def verdict(self, path: str) -> bool | None:
+        """True: ignored, False: taken back by a ``!`` pattern, None: not spoken of."""
+        return self.spec.check_file(path[len(self.folder) :]).include
+
+
+class _Walk:
+    def __init__(self, root: str, exclude: GitIgnoreSpec) -> None:
+        self.root = root
+        self.real_root = os.path.realpath(root)
+        self.exclude = exclude
+        self.listing = Listing()
+
+    def folder(self, folder: str, ignores: list[_Ignore]) -> None:
+        """List ``folder`` (relative, with a trailing slash) and what is below it."""
+        todo = [(folder, ignores)]
+        while todo:
+            folder, ignores = todo.pop()
+            try:
+                with os.scandir(os.path.join(self.root, folder)) as entries:
+                    found = list(entries)
+            except OSError as error:
+                self._unreadable(folder.rstrip("/") or ".", f"cannot list the folder: {error.strerror}")
+                continue
+            names = {entry.name for entry in found}
+            if folder and "pyvenv.cfg" in names:
+                continue
+            if ".gitignore" in names:
+                ignores = [*ignores, *self._gitignore(folder)]
+            for entry in found:
+                path = folder + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    below = path + "/"
+                    if entry.name not in NEVER_ENTERED and not self._ignored(below, ignores):
+                        todo.append((below, ignores))
+                elif self._is_python(entry, path) and not self._ignored(path, ignores):
+                    self._take(entry, path)
+
+    def _gitignore(self, folder: str) -> Sequence[_Ignore]:
+        path = os.path.join(self.root, folder, ".gitignore")
+        try:
+            lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError:
+            return ()  # nothing is ignored, so more is checked
+        return (_Ignore(folder, GitIgnoreSpec.from_lines(lines)),)
+
+    def _ignored(self, path: str, ignores: Sequence[_Ignore]) -> bool:
+        if self.exclude.match_file(path):
+            return True
+        for ignore in reversed(ignores):  # the innermost file that speaks of a path decides, as in git
+            verdict = ignore.verdict(path)
+            if verdict is not None:
+                return verdict
+        return False
+
+    def _is_python(self, entry: os.DirEntry[str], path: str) -> bool:
+        suffix = os.path.splitext(entry.name)[1]
+        if suffix in PYTHON_SUFFIXES or suffix == STUB_SUFFIX:
+            return True
+        return not suffix and not entry.name.startswith(".") and self._has_shebang(entry, path)
+
+    def _has_shebang(self, entry: os.DirEntry[str], path: str) -> bool:
+        """A script without a suffix is Python when its first line says so."""
+        try:
+            status = entry.stat(follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
+                return False
+            with Path(self.root, path).open("rb") as stream:
+                first = stream.read(_SHEBANG_BYTES).partition(b"\n")[0]
+        except OSError:
+            return False
+        return first.startswith(b"#!") and b"python" in first
+
+    def _take(self, entry: os.DirEntry[str], path: str) -> None:
+        if entry.is_symlink():
+            target = os.path.realpath(os.path.join(self.root, path))
+            if os.path.isdir(target):
+                return
+            if not target.startswith(self.real_root + os.sep):
+                self._unreadable(path, "the link leads out of the project root", "SRC006")
+                return
+        elif not entry.is_file(follow_symlinks=False):
+            self._unreadable(path, "not a regular file")
+            return
+        (self.listing.stubs if path.endswith(STUB_SUFFIX) else self.listing.files).append(path)
+
+    def _unreadable(self, path: str, message: str, code: str = "SRC002") -> None:
+        self.listing.unreadable.append(Unreadable(path, code, message))

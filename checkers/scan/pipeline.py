@@ -1,0 +1,189 @@
+"""Who reads the files: worker processes, so that a parser that dies takes one file with it and not the run.
+
+The seam is :class:`concurrent.futures.Executor`: work is handed out in chunks of paths, answers are facts. LibCST's
+parser can be killed by what it is given (stack overflow on nesting, quadratic time on long chains, memory). Each
+worker bounds its own processor time and memory; when one dies, the chunks that were under way are read again, one
+file in one worker, and the file that kills that one too is reported as unanalysed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from typing import NamedTuple
+
+import libcst as cst
+
+from checkers.facts.interest import Interest
+from checkers.facts.libcst_frontend import parse
+from checkers.facts.model import Broken, ModuleFacts
+from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
+from checkers.scan.source import decode, read, too_deep
+
+CHUNK_FILES = 16
+CPU_SECONDS = 20
+CPU_SECONDS_PER_MIB = 10
+MEMORY_BYTES = 6 * 1024**3
+
+
+class Job(NamedTuple):
+    """What a worker needs to know besides the paths."""
+
+    root: str
+    interest: Interest
+    keywords: tuple[str, ...]
+    """A file that holds none of these words holds no annotation, and its comments are not kept."""
+    max_file_bytes: int
+
+
+class Analysed(NamedTuple):
+    """What became of one file; ``cells`` and ``shell_columns`` are a notebook's."""
+
+    path: str
+    facts: ModuleFacts | None
+    broken: Broken | None = None
+    cells: tuple[Cell, ...] = ()
+    shell_columns: tuple[tuple[int, int], ...] = ()
+
+
+def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
+    """The facts of one file."""
+    if isinstance(data, Broken):
+        return Analysed(path, None, data)
+    if len(data) > job.max_file_bytes:
+        return Analysed(path, None, Broken("SRC003", f"{len(data):,} bytes are over the limit", 1, 1))
+    notebook = read_notebook(data) if path.endswith(".ipynb") else None
+    if isinstance(notebook, Broken):
+        return Analysed(path, None, notebook)
+    text = decode(data) if notebook is None else notebook.text
+    if isinstance(text, Broken):
+        return Analysed(path, None, text)
+    deep = too_deep(text)
+    if deep is not None:
+        return Analysed(path, None, deep, () if notebook is None else notebook.cells)
+    try:
+        facts = parse(text, job.interest, annotated=any(word in text for word in job.keywords))
+    except cst.ParserSyntaxError as error:
+        return _unparsable(path, notebook, error)
+    except (RecursionError, MemoryError) as error:
+        return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
+    if notebook is None:
+        return Analysed(path, facts)
+    return Analysed(path, facts, None, notebook.cells, tuple(notebook.shell_columns.items()))
+
+
+def _unparsable(path: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
+    message = error.message.partition("\n")[0].removeprefix("parser error: ").removeprefix("tokenizer error: ")
+    message = message.partition(": expected")[0]
+    broken = Broken("SRC001", message, error.raw_line, error.raw_column + 1)
+    return Analysed(path, None, broken, () if notebook is None else notebook.cells)
+
+
+def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:
+    """Cell (None outside notebooks) and line, for a line of the text that was parsed."""
+    if not analysed.cells:
+        return None, line
+    return cell_of(analysed.cells, line)
+
+
+def _read_chunk(job: Job, paths: Sequence[str]) -> list[Analysed]:
+    """What a worker does; its answer is facts or reasons, never an exception."""
+    results = []
+    for path in paths:
+        data = read(job.root, path, job.max_file_bytes)
+        _limit_time(0 if isinstance(data, Broken) else len(data))
+        try:
+            results.append(analyse(job, path, data))
+        except Exception as error:  # a fault of ours must not cost the other files their verdict
+            message = f"the analysis failed, please report it: {type(error).__name__}: {error}"
+            results.append(Analysed(path, None, Broken("SRC005", message, 1, 1)))
+    return results
+
+
+def _limit_time(size: int) -> None:
+    """The kernel ends this process when the file takes it longer; the parser cannot be interrupted otherwise."""
+    if hasattr(signal, "setitimer"):
+        seconds = CPU_SECONDS + CPU_SECONDS_PER_MIB * size / 1024**2
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)  # execution-ownership: scheduler
+
+
+def _prepare_worker() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if sys.platform != "win32":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent() -> None:
+    """A worker waits for work on a pipe that its siblings hold open too: it has to watch the parent itself."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _new_pool(workers: int) -> ProcessPoolExecutor:
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+
+
+def default_jobs() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def analyse_files(job: Job, paths: Sequence[str], jobs: int) -> Iterator[Analysed]:
+    """What became of each of ``paths``, in any order, read by ``jobs`` workers."""
+    waiting = deque(tuple(paths[start : start + CHUNK_FILES]) for start in range(0, len(paths), CHUNK_FILES))
+    suspects: list[str] = []
+    while waiting:
+        with _new_pool(min(jobs, len(waiting))) as pool:
+            yield from _until_broken(pool, job, waiting, suspects, 2 * jobs)
+    for path in suspects:
+        yield _analyse_alone(job, path)
+
+
+def _until_broken(
+    pool: Executor, job: Job, waiting: deque[tuple[str, ...]], suspects: list[str], window: int
+) -> Iterator[Analysed]:
+    """Work through ``waiting``; when a worker dies, stop and leave what was under way in ``suspects``."""
+    running: dict[Future[list[Analysed]], tuple[str, ...]] = {}
+    broken = False
+    while running or (waiting and not broken):
+        while waiting and not broken and len(running) < window:
+            chunk = waiting.popleft()
+            try:
+                running[pool.submit(_read_chunk, job, chunk)] = chunk
+            except BrokenExecutor:
+                waiting.appendleft(chunk)
+                broken = True
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            chunk = running.pop(future)
+            try:
+                yield from future.result()
+            except BrokenExecutor:
+                broken = True
+                suspects += chunk
+
+
+def _analyse_alone(job: Job, path: str) -> Analysed:
+    try:
+        with _new_pool(1) as pool:
+            return pool.submit(_read_chunk, job, (path,)).result()[0]
+    except BrokenExecutor:
+        message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
+        return Analysed(path, None, Broken("SRC005", message, 1, 1))

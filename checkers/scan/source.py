@@ -1,0 +1,81 @@
+"""Bytes of a file → text that the parser may be given, or the reason why it gets none."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import tokenize
+
+from checkers.facts.model import Broken
+
+MAX_NESTING = 200
+"""Open brackets at one place: CPython's own limit (``MAXLEVEL`` of its tokenizer). LibCST's parser dies of more."""
+
+_LEXEME = re.compile(
+    r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'\'\'(?:[^\\]|\\.)*?(?:\'\'\'|\Z)'''
+    r"""|"(?:[^"\\\r\n]|\\(?:\r\n|.))*|'(?:[^'\\\r\n]|\\(?:\r\n|.))*"""
+    r"""|\#[^\r\n]*|[(\[{]+|[)\]}]+""",
+    re.DOTALL,
+)
+
+
+def read(root: str, path: str, limit: int) -> bytes | Broken:
+    """The bytes of ``path`` below ``root``; Broken when it is no readable file of at most ``limit`` bytes."""
+    try:
+        descriptor = os.open(os.path.join(root, path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        return Broken("SRC002", f"cannot read the file: {getattr(error, 'strerror', None) or error}", 1, 1)
+    with io.FileIO(descriptor) as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return Broken("SRC002", "not a regular file", 1, 1)
+        if status.st_size > limit:
+            return too_large(status.st_size, limit)
+        try:
+            data = stream.read(limit + 1) or b""
+            while len(data) <= limit and (more := stream.read(limit + 1 - len(data))):
+                data += more
+        except OSError as error:
+            return Broken("SRC002", f"cannot read the file: {error.strerror}", 1, 1)
+    return data if len(data) <= limit else too_large(len(data), limit)
+
+
+def too_large(size: int, limit: int) -> Broken:
+    """A file over the limit."""
+    return Broken("SRC003", f"{size:,} bytes are over the limit of {limit:,} bytes", 1, 1)
+
+
+def decode(data: bytes) -> str | Broken:
+    """The text of a Python source: byte order mark and coding cookie are honoured (PEP 263)."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        return Broken("SRC004", f"cannot tell the encoding: {error.msg}", 1, 1)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = len(re.findall(rb"\r\n|\r|\n", before)) + 1
+        column = len(before) - max(before.rfind(b"\n"), before.rfind(b"\r"))
+        return Broken("SRC004", f"byte 0x{data[error.start]:02x} is not {encoding}: {error.reason}", line, column)
+    except (LookupError, ValueError, TypeError) as error:
+        return Broken("SRC004", f"cannot decode as {encoding}: {error}", 1, 1)
+    return text
+
+
+def too_deep(text: str) -> Broken | None:
+    """Whether brackets nest so deep that the parser must not be given the text."""
+    depth = 0
+    for lexeme in _LEXEME.finditer(text):
+        first = text[lexeme.start()]
+        if first in "([{":
+            depth += lexeme.end() - lexeme.start()
+            if depth > MAX_NESTING:
+                line = len(re.findall(r"\r\n|\r|\n", text[: lexeme.start()])) + 1
+                message = f"brackets nest {depth} deep; Python itself allows {MAX_NESTING}"
+                return Broken("SRC005", message, line, 1)
+        elif first in ")]}":
+            depth = max(0, depth - (lexeme.end() - lexeme.start()))
+    return None
