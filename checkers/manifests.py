@@ -73,7 +73,7 @@ MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 """A larger manifest is refused: 50,000 entries fit, and pointing into one takes some ten seconds."""
 
 MAX_DOTS_IN_LINE = 2_000
-"""A line with more is refused: the time that the parser takes for a dotted key grows with the square of its parts."""
+"""A line with more is refused: the parser's time for a dotted key grows with the square of its parts."""
 
 OWNERS = EXECUTION_OWNERSHIP.values
 ROLLOUTS = ("observe", "active", "mandatory")
@@ -332,8 +332,8 @@ def _meaning(text: str, known: Catalog) -> Target:
 
 
 def _parse(text: str, path: str) -> dict[str, object]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.count(".") > MAX_DOTS_IN_LINE:
+    for number, row in enumerate(text.split("\n"), start=1):
+        if row.count(".") > MAX_DOTS_IN_LINE:
             raise ManifestError(
                 path, f"more than {MAX_DOTS_IN_LINE} dots in a line", line=number, help="break it"
             )

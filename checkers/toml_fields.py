@@ -139,7 +139,7 @@ def suggestion(word: str, candidates: Collection[str]) -> str:
 
 
 def _related(word: str, candidates: Iterable[str]) -> list[str]:
-    """Candidates that share all but the last part with the path or dotted name ``word``, or else the last one."""
+    """Candidates that share the last part with the path or dotted name ``word``, or all but the last."""
     separator = "/" if "/" in word else "."
     head, _, tail = word.rstrip(separator).rpartition(separator)
     ends = (f"{separator}{tail}", f"{separator}{tail}{separator}")

@@ -63,7 +63,7 @@ SHELLS = frozenset(
         "IPython.utils.process.system",
     }
 )
-"""APIs that hand their command to a shell whatever their arguments; ``!command`` in a notebook is one of them."""
+"""APIs that hand their command to a shell whatever their arguments; a notebook's ``!command`` is one."""
 
 WITH_SHELL: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(
@@ -192,7 +192,7 @@ def _finite_site(site: Site) -> Iterator[_Breach]:
 
 
 def _first(names: Sequence[str], governed: frozenset[str] | Mapping[str, int]) -> str | None:
-    """The first of the names that is governed; gevent's ``subprocess`` takes the arguments of the standard one."""
+    """The first of the names that is governed; gevent's ``subprocess`` is like the standard library's."""
     plain = (name.removeprefix("gevent.") for name in names)
     return next((name for name in plain if name in governed), None)
 

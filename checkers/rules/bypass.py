@@ -17,7 +17,7 @@ from checkers.codes import CODES
 from checkers.manifests import Allow, BypassManifest, Rule
 from checkers.model import ApiKind, Confidence, Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, in_order
-from checkers.rules.paths import Paths, stale_unanalysed
+from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed
 from checkers.targets import is_chain, name_matches, target_matches
 from checkers.toml_fields import joined, printable, sentence, suggestion
 
@@ -108,6 +108,8 @@ class _Judged:
         for value in self.rule.targets:
             target = self._manifest.meanings[value.value]
             if target.catalogued or value.value in self._reached or _is_named(target.name, tree.names):
+                continue
+            if may_be_unseen(target.name, tree, self._manifest):
                 continue
             if is_chain(target.name):
                 message = f"stale target: no call is of the form `{printable(value.value, 120)}`"
@@ -266,7 +268,10 @@ def _stale_submission(tree: Tree, manifest: BypassManifest) -> Iterator[Finding]
     """
     packages = {name.partition(".")[0] for name in tree.names}
     for value in manifest.submission or ():
-        if value.value not in tree.names and value.value.partition(".")[0] in packages:
+        name = value.value
+        if name in tree.names or name.partition(".")[0] not in packages:
+            continue
+        if not may_be_unseen(name, tree, manifest):
             message = f"submission API `{printable(value.value, 120)}` names nothing in this project"
             yield value.at.finding(
                 "BYP004", message, sentence(suggestion(value.value, tree.names), "correct it")

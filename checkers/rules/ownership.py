@@ -8,7 +8,7 @@ longer pattern.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -17,7 +17,7 @@ from checkers.codes import CODES
 from checkers.manifests import OWNERS, OwnershipManifest, SiteEntry
 from checkers.model import Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, Owned, boundaries, in_order
-from checkers.rules.paths import Paths, stale_unanalysed
+from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed
 from checkers.targets import name_matches
 from checkers.toml_fields import printable, sentence, suggestion
 
@@ -172,7 +172,7 @@ def _judge_entries(
         yield from _expired(entry, today)
         yield from _over_limit(entry, use)
         yield from _outside_tests(entry, use, manifest)
-        yield from _unresolved(entry, tree.names)
+        yield from _unresolved(entry, tree, manifest)
 
 
 def _duplicates(entries: Iterable[SiteEntry]) -> Iterator[Finding]:
@@ -254,9 +254,13 @@ def _outside_tests(entry: SiteEntry, use: _Use, manifest: OwnershipManifest) -> 
         )
 
 
-def _unresolved(entry: SiteEntry, names: Collection[str]) -> Iterator[Finding]:
-    if entry.entrypoint is None or entry.entrypoint in names:
+def _unresolved(entry: SiteEntry, tree: Tree, manifest: OwnershipManifest) -> Iterator[Finding]:
+    if entry.entrypoint is None or entry.entrypoint in tree.names:
+        return
+    if may_be_unseen(entry.entrypoint, tree, manifest):
         return
     message = f"entrypoint `{printable(entry.entrypoint, 120)}` names nothing in this project"
-    help = sentence(suggestion(entry.entrypoint, names), "give the qualified name of what takes the work")
+    help = sentence(
+        suggestion(entry.entrypoint, tree.names), "give the qualified name of what takes the work"
+    )
     yield entry.at.child("entrypoint").finding("OWN010", message, help)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from checkers.manifests import Manifest
 from checkers.model import Finding, PathSet, SourceFile, Tree
+from checkers.targets import is_chain
 from checkers.toml_fields import printable, sentence, suggestion
 
 
@@ -48,6 +49,20 @@ class Paths:
     @staticmethod
     def _holds(path: str, file: str) -> bool:
         return file.startswith(path) if path.endswith("/") else file == path
+
+
+def may_be_unseen(name: str, tree: Tree, manifest: Manifest) -> bool:
+    """Whether a file that could not be analysed may hold what ``name`` stands for.
+
+    A pattern or method chain may be in any such file that the manifest does not accept; a qualified name
+    only in the module or package of that name.
+    """
+    broken = [file.path for file in tree.files if file.unanalysed is not None]
+    if "*" in name or is_chain(name):
+        return not {entry.path for entry in manifest.unanalysed}.issuperset(broken)
+    parts = name.split(".")
+    modules = tuple("/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return any(f"/{path.removesuffix('.py').removesuffix('/__init__')}".endswith(modules) for path in broken)
 
 
 def stale_unanalysed(tree: Tree, manifest: Manifest) -> Iterator[Finding]:

@@ -216,6 +216,14 @@ def test_stale_targets() -> None:
     assert [judgement.rules[finding] for finding in stale] == [("r",)] * 4 + [("s",)]
 
 
+def test_nothing_is_stale_that_a_broken_file_may_hold() -> None:
+    text = rule("r", "proj.launch", "proj.*", "*.go().send", "other.launch")
+    assert places(check(make_tree(broken=["src/proj/__init__.py"]), text).findings) == ["m.toml:4 BYP004"]
+    accepted = '[[unanalysed]]\npath = "x.py"\nreason = "r"\n'
+    found = check(make_tree(broken=["x.py"]), rule("r", "proj.*", "@proces") + accepted).findings
+    assert places(found) == ["m.toml:4 BYP004", "m.toml:4 BYP004"]
+
+
 # allow
 
 

@@ -357,6 +357,16 @@ def test_entrypoints_have_to_resolve() -> None:
     assert finding.help == "did you mean `app.jobs.submit`? give the qualified name of what takes the work"
 
 
+@pytest.mark.parametrize(
+    ("broken", "codes"),
+    [("src/app/jobs.py", []), ("app/__init__.py", []), ("src/jobs.py", ["OWN010"]), ("xapp.py", ["OWN010"])],
+)
+def test_an_entrypoint_may_be_in_a_file_that_was_not_analysed(broken: str, codes: list[str]) -> None:
+    tree = make_tree(GIT, broken=[broken])
+    findings = check(tree, entry("src/git.py", entrypoint="app.jobs.submit")).findings
+    assert [finding.code for finding in findings] == codes
+
+
 def test_test_only_outside_tests() -> None:
     tree = make_tree(make_site("src/tests/a.py"), make_site("src/b.py", 7))
     text = 'tests = ["src/tests/"]\n' + entry("src/", "test_only")

@@ -1,0 +1,195 @@
+"""The rules on real source: manifests and files on disk, through the engine."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from checkers.engine import Scan, scan
+from checkers.manifests import load_bypass, load_ownership
+from checkers.rules import Judgement, bypass, ownership
+from tests.checkers.trees import places
+
+TODAY = date(2026, 6, 1)
+
+GIT = """\
+import os
+import shlex
+import subprocess
+import threading
+
+from app.jobs import submit
+
+
+class Runner:
+    def run(self, command, **options):
+        process = subprocess.Popen(command.split(), stdout=subprocess.PIPE)
+        process.communicate()
+        process.wait()
+        process.stdout.read()
+        return subprocess.run(command, **options)
+
+    def shell(self, command):
+        argv = command.split()
+        subprocess.run(argv, timeout=5, capture_output=True)
+        subprocess.run(shlex.split(command), timeout=5, shell=False)
+        subprocess.Popen(*argv)
+
+
+os.system("true")
+
+
+def later(app):
+    submit(later)
+    app.spawner().send("x")
+    # scheduler-audit: standalone-compat
+    threading.Thread(target=later)
+"""
+
+OWNERSHIP = """\
+version = 1
+tests = ["tests/"]
+
+[[site]]
+path = "src/app/git.py"
+symbol = "Runner"
+owner = "scheduler"
+reason = "git work is a job"
+entrypoint = "app.jobs.submit"
+
+[[site]]
+path = "src/app/git.py"
+symbol = "Runner.shell"
+api = "subprocess.*"
+owner = "interactive"
+reason = "typed by hand"
+entrypoint = "app.jobs.sumbit"
+
+[[site]]
+path = "src/app/jobs.py"
+owner = "scheduler"
+reason = "nothing there"
+
+[boundaries]
+finite = ["src/"]
+typed_argv = ["src/app/git.py"]
+"""
+
+BYPASS = """\
+version = 1
+tests = ["tests/"]
+
+[[rule]]
+id = "processes"
+targets = ["@process", "*.spawner().send"]
+message = "processes start in the scheduler"
+use = "app.jobs.submit"
+allow = [
+    { path = "src/app/git.py", reason = "to be moved" },
+    { path = "tools/", reason = "run by hand" },
+]
+
+[[rule]]
+id = "threads"
+targets = ["threading.Thread"]
+message = "no threads"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for path, text in {
+        "src/app/__init__.py": "",
+        "src/app/git.py": GIT,
+        "src/app/jobs.py": "def submit(job): ...\n",
+        "tools/release.py": "import os\nos.system('true')\n",
+        "tests/test_git.py": "import os\nos.system('true')\n",
+        "manifests/execution-ownership.toml": OWNERSHIP,
+        "manifests/scheduler-bypass.toml": BYPASS,
+    }.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text), encoding="utf-8")
+    return tmp_path
+
+
+def check_ownership(root: Path) -> Judgement:
+    manifest = load_ownership(root, None)
+    tree = scan(Scan(root, roots=manifest.roots, exclude=manifest.exclude, apis=manifest.apis, jobs=1))
+    return ownership.judge(tree, manifest, selection=manifest.selection, today=TODAY)
+
+
+def check_bypass(root: Path) -> Judgement:
+    manifest = load_bypass(root, None)
+    tree = scan(Scan(root, targets=manifest.targets, watch=manifest.watch, jobs=1))
+    return bypass.judge(tree, manifest, selection=manifest.selection, today=TODAY)
+
+
+def test_ownership(project: Path) -> None:
+    judgement = check_ownership(project)
+    assert places(judgement.findings) == [
+        "manifests/execution-ownership.toml:17 OWN010",
+        "manifests/execution-ownership.toml:19 OWN006",
+        "src/app/git.py:11 OWN033",
+        "src/app/git.py:12 OWN030",
+        "src/app/git.py:12 OWN032",
+        "src/app/git.py:13 OWN032",
+        "src/app/git.py:14 OWN030",
+        "src/app/git.py:15 OWN030",
+        "src/app/git.py:15 OWN031",
+        "src/app/git.py:15 OWN032",
+        "src/app/git.py:19 OWN030",
+        "src/app/git.py:19 OWN033",
+        "src/app/git.py:21 OWN031",
+        "src/app/git.py:21 OWN033",
+        "src/app/git.py:24 OWN001",
+        "src/app/git.py:24 OWN031",
+        "src/app/git.py:31 OWN001",
+        "tools/release.py:2 OWN001",
+    ]
+    owners = {(site.line, site.symbol): owned.owner for site, owned in judgement.owners.items()}
+    assert owners == {
+        (11, "Runner.run"): "scheduler",
+        (15, "Runner.run"): "scheduler",
+        (19, "Runner.shell"): "interactive",
+        (20, "Runner.shell"): "interactive",
+        (21, "Runner.shell"): "interactive",
+    }
+
+
+def test_bypass(project: Path) -> None:
+    judgement = check_bypass(project)
+    assert places(judgement.findings) == [
+        "manifests/scheduler-bypass.toml:10 BYP002",
+        "src/app/git.py:11 BYP001",
+        "src/app/git.py:15 BYP001",
+        "src/app/git.py:19 BYP001",
+        "src/app/git.py:20 BYP001",
+        "src/app/git.py:21 BYP001",
+        "src/app/git.py:24 BYP001",
+        "src/app/git.py:29 BYP001",
+    ]
+    assert places(judgement.failing("active", ["threads"])) == []
+    assert judgement.failing("active", ["processes"]) == judgement.findings
+
+
+def test_a_call_of_the_submission_api_makes_a_file_mixed(project: Path) -> None:
+    git = project / "src/app/git.py"
+    git.write_text(GIT.replace("# scheduler-audit: standalone-compat", ""), encoding="utf-8")
+    mixed = [finding for finding in check_bypass(project).findings if finding.code == "BYP002"]
+    assert [finding.message for finding in mixed] == [
+        "`src/app/git.py` is allowed as a whole, but it calls the submission API `app.jobs.submit`"
+    ]
+
+
+def test_a_file_that_cannot_be_parsed_makes_nothing_stale(project: Path) -> None:
+    (project / "src/app/git.py").write_text("def (\n", encoding="utf-8")
+    assert places(check_ownership(project).findings) == [
+        "manifests/execution-ownership.toml:17 OWN010",
+        "manifests/execution-ownership.toml:19 OWN006",
+        "tools/release.py:2 OWN001",
+    ]
+    assert places(check_bypass(project).findings) == []
