@@ -201,11 +201,13 @@ def _parameters(check: Check) -> list[click.Parameter]:
         click.Option(
             ["--root"],
             type=folder,
+            metavar="DIR",
             help="Project root. [default: nearest parent with pyproject.toml or .git]",
         ),
         click.Option(
             ["--manifest"],
             type=file,
+            metavar="FILE",
             help=f"Manifest. [default: {check.manifest}, or [tool.spawngate] in pyproject.toml]",
         ),
         click.Option(
@@ -215,7 +217,9 @@ def _parameters(check: Check) -> list[click.Parameter]:
             show_default=True,
             help="How to write the report.",
         ),
-        click.Option(["--output-file"], type=file, help="Write the report here, whole or not at all."),
+        click.Option(
+            ["--output-file"], type=file, metavar="FILE", help="Write the report here, whole or not at all."
+        ),
         click.Option(["--list-sites"], is_flag=True, help="List every site and its owner; judge nothing."),
         click.Option(
             ["--rollout"],
@@ -232,7 +236,10 @@ def _parameters(check: Check) -> list[click.Parameter]:
             ["--by-name"], is_flag=True, help="Count methods known by name only, their receiver unseen."
         ),
         click.Option(
-            ["--jobs"], type=click.IntRange(min=1), help="Worker processes. [default: one for each CPU]"
+            ["--jobs"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Worker processes. [default: one for each CPU]",
         ),
         click.Option(["--stdin-filename"], metavar="PATH", help="Check this one file; its text is on stdin."),
         click.Option(["--explain"], metavar="CODE", help="Print what a code means, and how to mend it."),

@@ -17,7 +17,7 @@ from checkers.model import Confidence, Finding, Selection, Site, Tree
 from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
 from checkers.rules import Judgement, bypass, ownership
-from checkers.rules.targets import is_chain, target_matches
+from checkers.targets import is_chain, target_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ def run(check: Check, request: Request, stdin: bytes | None, today: date, log: L
     """
     with log.stage("manifest"):
         manifest = _manifest(check, request)
-    scan = _scan(request, manifest, stdin)
+    selection = _selection(request, manifest)
+    scan = _scan(request, manifest, selection, stdin)
     with log.stage("scan"):
         tree = engine.scan(scan)
-    selection = _selection(request, manifest)
     with log.stage("rules"):
         judgement = (
             Judgement() if manifest is None else check.judge(tree, manifest, selection=selection, today=today)
@@ -99,10 +99,14 @@ def _is_missing(check: Check, request: Request, error: manifests.ManifestError) 
     return error.path == check.manifest and not os.path.lexists(request.root / check.manifest)
 
 
-def _scan(request: Request, manifest: Manifest | None, stdin: bytes | None) -> engine.Scan:
+def _scan(
+    request: Request, manifest: Manifest | None, selection: Selection, stdin: bytes | None
+) -> engine.Scan:
     unsaved = (request.stdin_filename, stdin) if request.stdin_filename and stdin is not None else None
     paths = (request.stdin_filename,) if request.stdin_filename else request.paths
-    scan = engine.Scan(root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved)
+    scan = engine.Scan(
+        root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved, by_name=selection.by_name
+    )
     if manifest is not None:
         scan = replace(
             scan,

@@ -219,7 +219,7 @@ def _shared_help(report: Report) -> Mapping[str, Mapping[str, int]]:
     told: list[Finding | Unanalysed] = [*report.findings, *(entry.file for entry in report.unaccepted)]
     for thing in told:
         if thing.help:
-            codes.setdefault(thing.help, Counter())[thing.code] += 1
+            codes.setdefault(thing.help, Counter())[f"{thing.code} {thing.name}"] += 1
     shared = {text: dict(sorted(count.items())) for text, count in codes.items() if count.total() > 1}
     return dict(sorted(shared.items(), key=lambda item: next(iter(item[1]))))
 

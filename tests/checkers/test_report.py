@@ -252,7 +252,7 @@ def test_help_that_findings_share_is_said_once_at_the_end() -> None:
         "a.py:3:1: OWN032 no timeout\n"
         "       = pass `timeout=`\n"
         "\n"
-        "OWN001 ×2\n"
+        "OWN001 unclassified-site ×2\n"
         "  submit it as a job\n"
         "  give it an owner\n"
         "  annotate it\n"
