@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
+import re
 import string
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,15 @@ from checkers.catalog import Entry
 from checkers.manifests import (
     MAX_MANIFEST_BYTES,
     OWNERS,
+    Allow,
+    Boundaries,
     BypassManifest,
+    CatalogApi,
+    CatalogTable,
     ManifestError,
     OwnershipManifest,
+    Rule,
+    SiteEntry,
     bypass_from_text,
     load_bypass,
     load_ownership,
@@ -818,3 +827,38 @@ def test_a_folder_ends_in_a_slash(tmp_path: Path, key: str) -> None:
 def test_today_is_no_part_of_a_manifest() -> None:
     site = ownership(of_site("until = 1999-01-01")).site[0]
     assert site.until == datetime.date(1999, 1, 1)
+
+
+# Documentation
+
+PAGE = (Path(__file__).parents[2] / "docs" / "manifests.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_key_is_documented() -> None:
+    tables = (OwnershipManifest, BypassManifest, SiteEntry, Boundaries, Rule, Allow, CatalogTable, CatalogApi)
+    fields = {field for table in tables for field in dataclasses.fields(table) if "key" in field.metadata}
+    missing = {field.name for field in fields if not re.search(rf"`(\[+)?{field.name}(\]+)?`", PAGE)}
+    assert missing - {"site", "catalog", "api"} == set()
+    assert all(owner in PAGE for owner in OWNERS)
+
+
+def test_documented_manifests_are_right() -> None:
+    for kind, text in BLOCKS:
+        if kind == "toml" and text.startswith("# manifests/"):
+            read = ownership if OWNERSHIP in text else bypass
+            assert read(text).problems == ()
+
+
+def test_documented_messages_are_true() -> None:
+    pairs = [(text, said) for (_, text), (kind, said) in pairwise(BLOCKS) if kind == "text"]
+    assert len(pairs) == 5
+    for text, said in pairs:
+        try:
+            printed = sorted(brief(ownership(text).problems))
+        except ManifestError as error:
+            printed = [str(error)]
+        told = sorted(said.splitlines())
+        assert [
+            line[: len(start)] for line, start in zip(printed, (t.rstrip("…") for t in told), strict=True)
+        ] == [t.rstrip("…") for t in told]
