@@ -99,6 +99,8 @@ def _serve(check: Check, request: Request) -> int:
     with log.stage("report"):
         text = FORMATS[request.output_format](report, _look(request))
     _deliver(text, request)
+    if not report.files:
+        _print_error("warning: nothing was checked: no Python file among what was asked for\n")
     if request.verbose:
         _tell(log)
     return report.status

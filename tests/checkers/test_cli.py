@@ -229,10 +229,8 @@ def test_no_manifest_says_how_to_begin(project: Project, ownership: Command, byp
 
 def test_a_malformed_manifest_is_one_line(project: Project, ownership: Command) -> None:
     project({OWNERSHIP: "version = 1\nroots = [\n", "a.py": RUN})
-    status, out, err = ownership()
-    assert (status, out) == (2, "")
-    assert err.startswith(f"error: {OWNERSHIP}:")
-    assert err.count("\n") == 1
+    message = f"{OWNERSHIP}:2: not valid TOML: Invalid value; here: roots = ["
+    assert ownership() == (2, "", f"error: {message}\n")
 
 
 def test_paths_select_what_is_reported_and_the_manifest_is_always_judged(
@@ -264,15 +262,23 @@ def test_what_a_selected_file_imports_is_resolved_in_the_others(project: Project
 def test_paths_that_lie_elsewhere(project: Project, ownership: Command, tmp_path: Path) -> None:
     folder = project({OWNERSHIP: "version = 1\n", "a.py": RUN})
     make(tmp_path / "other", {"b.py": RUN})
-    for given in ("../other/b.py", str(tmp_path / "other" / "b.py"), "none.py"):
-        status, out, err = ownership(given)
-        assert (status, out) == (2, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
+    outside = f"../other/b.py: lies outside the project root {folder}; give --root, or another path"
+    for given, message in {
+        "../other/b.py": outside,
+        str(tmp_path / "other" / "b.py"): outside,
+        "none.py": f"none.py: no such file or folder below {folder}",
+    }.items():
+        assert ownership(given) == (2, "", f"error: {message}\n")
     assert places(ownership(str(folder / "a.py"))[1]) == ["a.py:3:OWN001"]
     (tmp_path / "link").symlink_to(folder)
     assert places(ownership(str(tmp_path / "link" / "a.py"))[1]) == ["a.py:3:OWN001"]
     assert places(ownership("--root", str(tmp_path / "link"), str(folder / "a.py"))[1]) == ["a.py:3:OWN001"]
+
+
+def test_a_run_over_no_file_says_so(project: Project, ownership: Command) -> None:
+    project({OWNERSHIP: "version = 1\n", "README.md": "# Nothing\n", "a.py": RUN})
+    warning = "warning: nothing was checked: no Python file among what was asked for\n"
+    assert ownership("README.md") == (0, "no findings, 0 files, 0 sites\n", warning)
 
 
 def test_a_path_that_begins_with_a_dash(project: Project, ownership: Command) -> None:
@@ -323,9 +329,8 @@ def test_list_sites_is_2_for_an_unanalysed_file_and_for_a_broken_manifest(
     assert out.startswith("a.py:3:12 call subprocess.run - -\nbad.py:1:")
     assert places(out) == ["bad.py:1:SRC001"]
     make(folder, {OWNERSHIP: "version ="})
-    status, out, err = ownership("--list-sites")
-    assert (status, out) == (2, "")
-    assert err.startswith(f"error: {OWNERSHIP}:1: ")
+    message = f"{OWNERSHIP}:1: not valid TOML: Invalid value; here: version ="
+    assert ownership("--list-sites") == (2, "", f"error: {message}\n")
     assert ownership("--list-sites", "--manifest", "none.toml") == (
         2,
         "",
