@@ -32,6 +32,11 @@ __all__ = ["LayoutError", "Scan", "scan"]
 RECURSION_LIMIT = 20_000
 """Following names across modules nests a few Python frames per alias; :data:`MAX_DEPTH` bounds the aliases."""
 
+FOLLOWED_MODULES = frozenset(
+    {"contextlib", "functools", "importlib", "operator", "shlex", "sys", "typing", "typing_extensions"}
+)
+"""Modules that govern nothing, but whose functions are understood on the way to what does."""
+
 _HELP = {
     "SRC001": "mend the syntax, or name the file under [[unanalysed]] with a reason",
     "SRC002": "make the file readable, leave it out (exclude), or name it under [[unanalysed]] with a reason",
@@ -131,6 +136,7 @@ def _interest(request: Scan, layout: Layout) -> Interest:
         methods |= {entry.name.rpartition(".")[2] for entry in everything.entries if entry.by_name}
     return Interest(
         roots=catalog.Catalog.known_roots()
+        | FOLLOWED_MODULES
         | layout.top_level
         | {name.partition(".")[0] for name in (*qualified, *own)},
         builtins=ACCESSORS | {entry.name.partition(".")[2] for entry in builtins.entries} | {"get_ipython"},

@@ -103,7 +103,9 @@ class Reach:
                 return False
             case f.Attribute(owner, name):
                 return name in self.interest.local_names or self._attribute(owner, name)
-            case f.Call(inner, _) | f.Item(inner, _) | f.Part(inner, _):
+            case f.Item(inner, key):
+                return self.value(inner) or self.value(key)  # ``Optional[Cls]`` is of interest for the key
+            case f.Call(inner, _) | f.Part(inner, _):
                 return self.value(inner)
             case f.Element(inner) | f.Entered(inner) | f.Awaited(inner) | f.Instance(inner):
                 return self.value(inner)
