@@ -115,7 +115,7 @@ def _selected(request: Scan, listing: Listing) -> frozenset[str]:
     chosen: set[str] = set()
     for given in paths:
         path = os.path.normpath(given)
-        if path.startswith("..") or os.path.isabs(path):
+        if path == ".." or path.startswith("../") or os.path.isabs(path):
             raise LayoutError(f"{given}: lies outside the project root {request.root}; give --root, or another path")
         if not os.path.lexists(request.root / path) and path not in known:
             raise LayoutError(f"{given}: no such file or folder below {request.root}")

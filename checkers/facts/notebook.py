@@ -35,8 +35,8 @@ class Notebook:
 
     text: str
     cells: tuple[Cell, ...]
-    shell_columns: dict[int, int]
-    """For each rewritten line the column at which the shell command is marked."""
+    columns: dict[int, int]
+    """For a rewritten line the column of the shell command's mark; below zero by how much its code moved left."""
 
     def place(self, line: int) -> tuple[int, int]:
         """Cell and line in it, for a line of the joined text."""
@@ -105,7 +105,7 @@ def _join(sources: list[str | None]) -> Notebook:
 
 
 def _rewrite(lines: list[str]) -> list[tuple[str, int]]:
-    """The lines of a cell as Python, with the column of the mark where a shell command was."""
+    """The lines of a cell as Python, with what ``Notebook.columns`` says of them."""
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is not None and lines[first].lstrip().startswith("%%"):
         magic, _, argument = lines[first].lstrip()[2:].partition(" ")
@@ -146,7 +146,8 @@ def _rewrite_line(line: str) -> tuple[str, int]:
     if magic in _SHELL_LINES:
         return shell, column
     if magic in _CODE_MAGICS and not argument.lstrip().startswith("-"):
-        return indent + assigned + argument.lstrip(), 0
+        code = argument.lstrip()
+        return indent + assigned + code, len(indent) + len(assigned) + len(code) - len(line)
     if not magic.isidentifier():
         return line, 0  # a remainder or a format that goes on from the line above
     return indent + (f"{assigned}None" if assigned else "pass"), 0

@@ -488,6 +488,8 @@ class Evaluator:
                 return _union(self.instances(path, option) for option in options)
             case f.Item(owner, f.Display(keys)):
                 return self._generic(path, owner, keys)
+            case f.Constant(str(text)):
+                return self._quoted(path, text)
             case f.Constant() | f.Opaque():
                 return ()
             case _:
@@ -495,6 +497,13 @@ class Evaluator:
                 for value in self.value(path, annotation):
                     found.append((value,) if isinstance(value, ProjectObject) else self._construct(value))
                 return _union(found)
+
+    def _quoted(self, path: str, text: str) -> Values:
+        """``cast("Executor", x)``: a type named by a string that no annotation holds."""
+        values = self._here(path)
+        for part in text.split("."):
+            values = _union(self.attribute(value, part, path) for value in values)
+        return _union(self._construct(value) for value in values)
 
     def _generic(self, path: str, owner: f.Expression, keys: tuple[f.Expression, ...]) -> Values:
         values = self.value(path, owner)

@@ -317,7 +317,8 @@ class SiteFinder:
         entries = sorted({api.entry for api in apis}, key=_order)
         names = tuple(dict.fromkeys(entry.name for entry in entries))
         cell, line = place_in(analysed, use.place.line)
-        column = dict(analysed.shell_columns).get(use.place.line, use.place.column)
+        moved = dict(analysed.columns).get(use.place.line, 0)
+        column = moved if moved > 0 else use.place.column - moved
         arguments = use.arguments
         return Site(
             path=analysed.path,

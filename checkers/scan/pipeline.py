@@ -44,13 +44,13 @@ class Job(NamedTuple):
 
 
 class Analysed(NamedTuple):
-    """What became of one file; ``cells`` and ``shell_columns`` are a notebook's."""
+    """What became of one file; ``cells`` and ``columns`` are a notebook's."""
 
     path: str
     facts: ModuleFacts | None
     broken: Broken | None = None
     cells: tuple[Cell, ...] = ()
-    shell_columns: tuple[tuple[int, int], ...] = ()
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
@@ -76,7 +76,7 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
         return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
     if notebook is None:
         return Analysed(path, facts)
-    return Analysed(path, facts, None, notebook.cells, tuple(notebook.shell_columns.items()))
+    return Analysed(path, facts, None, notebook.cells, tuple(notebook.columns.items()))
 
 
 def _unparsable(path: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
@@ -123,7 +123,7 @@ def _prepare_worker() -> None:
         soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the workers at once, without their traces
 
 
 def _end_with_parent() -> None:
