@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from checkers.codes import CODES
@@ -28,7 +29,7 @@ T = TypeVar("T", covariant=True)
 TableT = TypeVar("TableT", bound="Table")
 
 _SHOWN_CHARACTERS = 60
-_COMPARED = 200
+_COMPARED = 60
 """Similar words are looked for among so many candidates at most, for difflib is slow."""
 
 
@@ -130,21 +131,46 @@ _TOML_TYPES: tuple[tuple[type, str], ...] = (
 )
 
 
-def suggestion(word: str, candidates: Collection[str]) -> str:
-    """``did you mean …?`` for the candidate most like ``word``; empty if none is like it."""
-    if len(candidates) > _COMPARED:
-        candidates = _related(word, candidates)
-    close = difflib.get_close_matches(word[:200], sorted(candidates), n=1, cutoff=0.6)
+def suggestion(word: str, candidates: Iterable[str]) -> str:
+    """``did you mean …?`` for the one of a few candidates most like ``word``; empty if none is like it."""
+    close = difflib.get_close_matches(word[:200], sorted(candidates)[:_COMPARED], n=1, cutoff=0.6)
     return f"did you mean `{printable(close[0], 120)}`?" if close else ""
 
 
-def _related(word: str, candidates: Iterable[str]) -> list[str]:
-    """Candidates that share the last part with the path or dotted name ``word``, or all but the last."""
-    separator = "/" if "/" in word else "."
-    head, _, tail = word.rstrip(separator).rpartition(separator)
-    ends = (f"{separator}{tail}", f"{separator}{tail}{separator}")
-    found = [c for c in candidates if c.endswith(ends) or (head and c.startswith(head + separator))]
-    return sorted(found, key=lambda c: (not c.endswith(ends), abs(len(c) - len(word)), c))[:_COMPARED]
+class Vocabulary:
+    """Many paths or dotted names, for suggestions: those that share a word's last part or all but that."""
+
+    def __init__(self, words: Iterable[str], separator: str) -> None:
+        self._words = sorted(words)
+        self._separator = separator
+
+    def suggestion(self, word: str) -> str:
+        """``did you mean …?`` for the word most like ``word``; empty if none is like it."""
+        if len(self._words) <= _COMPARED:
+            return suggestion(word, self._words)
+        head, tail = self._parts(word)
+        return suggestion(word, {*self._by_head.get(head, ()), *self._by_tail.get(tail, ())})
+
+    def _parts(self, word: str) -> tuple[str, str]:
+        head, _, tail = word.rstrip(self._separator).rpartition(self._separator)
+        return head, tail
+
+    @cached_property
+    def _by_head(self) -> Mapping[str, list[str]]:
+        return self._grouped(0)
+
+    @cached_property
+    def _by_tail(self) -> Mapping[str, list[str]]:
+        return self._grouped(1)
+
+    def _grouped(self, part: int) -> Mapping[str, list[str]]:
+        """At most so many words for each part that one suggestion stays cheap."""
+        groups: dict[str, list[str]] = {}
+        for word in self._words:
+            group = groups.setdefault(self._parts(word)[part], [])
+            if len(group) < _COMPARED // 2:
+                group.append(word)
+        return groups
 
 
 def joined(words: Iterable[str]) -> str:

@@ -32,15 +32,16 @@ def judge(tree: Tree, manifest: BypassManifest, *, selection: Selection, today: 
     found = _Found(manifest)
     for file in tree.files:
         _judge_file(file, tree, manifest, rules, selection, today, found)
+    paths = Paths(tree)
     for rule in rules:
-        for finding in (*rule.stale_targets(tree), *rule.allow_findings(tree, today)):
+        for finding in (*rule.stale_targets(paths, tree), *rule.allow_findings(paths, today)):
             found.add(finding, rule.id)
     for keys, finding in manifest.at.document.problems:
         of = manifest.rule_of(keys)
         found.add(finding, *(() if of is None else (of,)))
-    for finding in (*_duplicate_rules(manifest), *_stale_submission(tree, manifest)):
+    for finding in (*_duplicate_rules(manifest), *_stale_submission(paths, tree, manifest)):
         found.add(finding)
-    for finding in stale_unanalysed(tree, manifest):
+    for finding in stale_unanalysed(paths, tree, manifest):
         found.add(finding)
     return Judgement(in_order(found.findings), rules=found.rules, manifest=manifest.path)
 
@@ -103,7 +104,7 @@ class _Judged:
         """Whether an entry covers the file, and the file is not mixed."""
         return any(path not in use.mixed for use in self.allows(path))
 
-    def stale_targets(self, tree: Tree) -> Iterator[Finding]:
+    def stale_targets(self, paths: Paths, tree: Tree) -> Iterator[Finding]:
         """BYP004: targets that resolve to nothing in tree or catalogue."""
         for value in self.rule.targets:
             target = self._manifest.meanings[value.value]
@@ -122,12 +123,12 @@ class _Judged:
                 message = (
                     f"stale target: `{printable(value.value, 120)}` names nothing in catalogue or project"
                 )
-                help = sentence(suggestion(value.value, tree.names), "correct or remove it")
+                help = sentence(paths.names_like(value.value), "correct or remove it")
             yield value.at.finding("BYP004", message, help)
 
-    def allow_findings(self, tree: Tree, today: date) -> Iterator[Finding]:
+    def allow_findings(self, paths: Paths, today: date) -> Iterator[Finding]:
         """What is wrong with the ``allow`` entries: twice there, mixed, stale, expired."""
-        paths, seen = Paths(tree), set[str]()
+        seen = set[str]()
         for allow, use in zip(self.rule.allow, self.uses, strict=True):
             if allow.path in seen:
                 message = f"`{printable(allow.path, 200)}` is allowed twice in rule `{self.id}`"
@@ -261,7 +262,7 @@ def _duplicate_rules(manifest: BypassManifest) -> Iterator[Finding]:
             yield rule.at.child("id").finding("BYP008", message, "give each rule an id of its own")
 
 
-def _stale_submission(tree: Tree, manifest: BypassManifest) -> Iterator[Finding]:
+def _stale_submission(paths: Paths, tree: Tree, manifest: BypassManifest) -> Iterator[Finding]:
     """Submission APIs of this project that are not there: no call of them could make a file mixed.
 
     One whose top-level package is not of this project is taken for a library's.
@@ -273,6 +274,4 @@ def _stale_submission(tree: Tree, manifest: BypassManifest) -> Iterator[Finding]
             continue
         if not may_be_unseen(name, tree, manifest):
             message = f"submission API `{printable(value.value, 120)}` names nothing in this project"
-            yield value.at.finding(
-                "BYP004", message, sentence(suggestion(value.value, tree.names), "correct it")
-            )
+            yield value.at.finding("BYP004", message, sentence(paths.names_like(value.value), "correct it"))

@@ -19,7 +19,7 @@ from checkers.model import Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, Owned, boundaries, in_order
 from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed
 from checkers.targets import name_matches
-from checkers.toml_fields import printable, sentence, suggestion
+from checkers.toml_fields import Vocabulary, printable, sentence
 
 FORBIDDEN = "forbidden_bypass"
 TEST_ONLY = "test_only"
@@ -45,8 +45,9 @@ def judge(tree: Tree, manifest: OwnershipManifest, *, selection: Selection, toda
             entry = register.cover(site)
             if selection.counts(site):
                 findings += _judge_site(site, entry, blessings, manifest, register, owners)
-    findings += _judge_entries(register, tree, manifest, today)
-    findings += stale_unanalysed(tree, manifest)
+    paths = Paths(tree)
+    findings += _judge_entries(register, paths, tree, manifest, today)
+    findings += stale_unanalysed(paths, tree, manifest)
     findings += boundaries.judge(tree, manifest, selection=selection, today=today).findings
     return Judgement(in_order(findings), owners, manifest=manifest.path)
 
@@ -162,9 +163,8 @@ def _at_site(code: str, site: Site, message: str, help: str) -> Finding:
 
 
 def _judge_entries(
-    register: _Register, tree: Tree, manifest: OwnershipManifest, today: date
+    register: _Register, paths: Paths, tree: Tree, manifest: OwnershipManifest, today: date
 ) -> Iterator[Finding]:
-    paths = Paths(tree)
     yield from _duplicates(register.entries)
     for entry in register.entries:
         use = register.uses[id(entry)]
@@ -172,7 +172,7 @@ def _judge_entries(
         yield from _expired(entry, today)
         yield from _over_limit(entry, use)
         yield from _outside_tests(entry, use, manifest)
-        yield from _unresolved(entry, tree, manifest)
+        yield from _unresolved(entry, paths, tree, manifest)
 
 
 def _duplicates(entries: Iterable[SiteEntry]) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ def _stale(entry: SiteEntry, use: _Use, paths: Paths) -> Iterator[Finding]:
         yield entry.at.child("symbol").finding("OWN006", message, "name the file that defines it")
     elif entry.symbol is not None and entry.symbol not in files[0].symbols:
         message = f"stale entry: no symbol `{printable(entry.symbol, 120)}` in `{printable(entry.path, 200)}`"
-        help = sentence(suggestion(entry.symbol, files[0].symbols), remove)
+        help = sentence(Vocabulary(files[0].symbols, ".").suggestion(entry.symbol), remove)
         yield entry.at.child("symbol").finding("OWN006", message, help)
     else:
         message = f"stale entry: no site under {_of(entry)}"
@@ -254,13 +254,11 @@ def _outside_tests(entry: SiteEntry, use: _Use, manifest: OwnershipManifest) -> 
         )
 
 
-def _unresolved(entry: SiteEntry, tree: Tree, manifest: OwnershipManifest) -> Iterator[Finding]:
+def _unresolved(entry: SiteEntry, paths: Paths, tree: Tree, manifest: OwnershipManifest) -> Iterator[Finding]:
     if entry.entrypoint is None or entry.entrypoint in tree.names:
         return
     if may_be_unseen(entry.entrypoint, tree, manifest):
         return
     message = f"entrypoint `{printable(entry.entrypoint, 120)}` names nothing in this project"
-    help = sentence(
-        suggestion(entry.entrypoint, tree.names), "give the qualified name of what takes the work"
-    )
+    help = sentence(paths.names_like(entry.entrypoint), "give the qualified name of what takes the work")
     yield entry.at.child("entrypoint").finding("OWN010", message, help)

@@ -1,4 +1,4 @@
-"""Paths that a manifest names, looked up in the tree."""
+"""Paths and names of a manifest, looked up in the tree."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import cached_property
 from checkers.manifests import Manifest
 from checkers.model import Finding, PathSet, SourceFile, Tree
 from checkers.targets import is_chain
-from checkers.toml_fields import printable, sentence, suggestion
+from checkers.toml_fields import Vocabulary, printable, sentence
 
 
 class Paths:
     """The files of a tree by path."""
 
     def __init__(self, tree: Tree) -> None:
+        self._tree = tree
         self._files = sorted(tree.files, key=lambda file: file.path)
         self._paths = [file.path for file in self._files]
 
@@ -36,15 +37,24 @@ class Paths:
             return f"did you mean the folder `{printable(path, 200)}/`?"
         if path.endswith("/") and self.under(path[:-1]):
             return f"did you mean the file `{printable(path[:-1], 200)}`?"
-        if not path.endswith("/"):
-            return suggestion(path, self._paths)
-        return suggestion(path, self._folders)
+        return (self._folders if path.endswith("/") else self._spelled).suggestion(path)
+
+    def names_like(self, name: str) -> str:
+        """``did you mean …?`` for a qualified name that is not there."""
+        return self._names.suggestion(name)
 
     @cached_property
-    def _folders(self) -> frozenset[str]:
-        return frozenset(
-            held[: end + 1] for held in self._paths for end, char in enumerate(held) if char == "/"
-        )
+    def _names(self) -> Vocabulary:
+        return Vocabulary(self._tree.names, ".")
+
+    @cached_property
+    def _spelled(self) -> Vocabulary:
+        return Vocabulary(self._paths, "/")
+
+    @cached_property
+    def _folders(self) -> Vocabulary:
+        folders = {held[: end + 1] for held in self._paths for end, char in enumerate(held) if char == "/"}
+        return Vocabulary(folders, "/")
 
     @staticmethod
     def _holds(path: str, file: str) -> bool:
@@ -65,7 +75,7 @@ def may_be_unseen(name: str, tree: Tree, manifest: Manifest) -> bool:
     return any(f"/{path.removesuffix('.py').removesuffix('/__init__')}".endswith(modules) for path in broken)
 
 
-def stale_unanalysed(tree: Tree, manifest: Manifest) -> Iterator[Finding]:
+def stale_unanalysed(paths: Paths, tree: Tree, manifest: Manifest) -> Iterator[Finding]:
     """SRC007: ``[[unanalysed]]`` entries whose file is analysed well, or is gone."""
     files = {file.path: file for file in tree.files}
     for entry in manifest.unanalysed:
@@ -74,7 +84,7 @@ def stale_unanalysed(tree: Tree, manifest: Manifest) -> Iterator[Finding]:
             continue
         shown = printable(entry.path, 200)
         if file is None:
-            message, help = f"no file `{shown}` to excuse", Paths(tree).like(entry.path)
+            message, help = f"no file `{shown}` to excuse", paths.like(entry.path)
         else:
             message, help = f"`{shown}` is analysed well and needs no excuse", ""
         yield entry.at.child("path").finding("SRC007", message, sentence(help, "remove the entry"))
