@@ -24,7 +24,7 @@ class Layout:
     """
 
     def __init__(self, files: Sequence[str], roots: Sequence[str] = ()) -> None:
-        packages = {folder_of(path) for path in files if base_of(path) == "__init__.py"}
+        packages = {folder_of(path) for path in files if base_of(path) == "__init__.py"} - {""}
         self._roots = _roots(files, roots, packages)
         self.names: dict[str, str] = {}
         """Primary module name by path."""

@@ -63,7 +63,7 @@ def list_files(root: Path, exclude: Iterable[str] = ()) -> Listing:
     Left out: what ``.gitignore`` files at or below the root ignore, ``exclude`` (patterns of the same kind, counted
     from the root), and folders that never hold a project's source. Symbolic links to folders are not followed.
     """
-    walk = _Walk(os.fspath(root), GitIgnoreSpec.from_lines(exclude))
+    walk = _Walk(os.fspath(root), _patterns(exclude))
     walk.folder("", [])
     listing = walk.listing
     listing.files.sort()
@@ -122,7 +122,7 @@ class _Walk:
             lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         except OSError:
             return ()  # nothing is ignored, so more is checked
-        return (_Ignore(folder, GitIgnoreSpec.from_lines(lines)),)
+        return (_Ignore(folder, _patterns(lines)),)
 
     def _ignored(self, path: str, ignores: Sequence[_Ignore]) -> bool:
         if self.exclude.match_file(path):
@@ -166,3 +166,8 @@ class _Walk:
 
     def _unreadable(self, path: str, message: str, code: str = "SRC002") -> None:
         self.listing.unreadable.append(Unreadable(path, code, message))
+
+
+def _patterns(lines: Iterable[str]) -> GitIgnoreSpec:
+    # The matcher that is always there: others are picked up when they happen to be installed, and refuse some names.
+    return GitIgnoreSpec.from_lines(lines, backend="simple")

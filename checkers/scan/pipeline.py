@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import signal
 import sys
 import threading
@@ -31,6 +32,11 @@ CHUNK_FILES = 16
 CPU_SECONDS = 20
 CPU_SECONDS_PER_MIB = 10
 MEMORY_BYTES = 6 * 1024**3
+MAX_MESSAGE = 80
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_PARSER_PLACE = re.compile(r"error at (\d+):(\d+)")
+_PARSER_PREFIX = re.compile(r"^(?:parser error: |tokenizer error: |error at \d+:\d+: )+")
 
 
 class Job(NamedTuple):
@@ -71,7 +77,7 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     try:
         facts = parse(text, job.interest, annotated=any(word in text for word in job.keywords))
     except cst.ParserSyntaxError as error:
-        return _unparsable(path, notebook, error)
+        return _unparsable(path, text, notebook, error)
     except (RecursionError, MemoryError) as error:
         return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
     if notebook is None:
@@ -79,11 +85,27 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     return Analysed(path, facts, None, notebook.cells, tuple(notebook.columns.items()))
 
 
-def _unparsable(path: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
-    message = error.message.partition("\n")[0].removeprefix("parser error: ").removeprefix("tokenizer error: ")
-    message = message.partition(": expected")[0]
-    broken = Broken("SRC001", message, error.raw_line, error.raw_column + 1)
-    return Analysed(path, None, broken, () if notebook is None else notebook.cells)
+def _unparsable(path: str, text: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
+    message = _PARSER_PREFIX.sub("", error.message.partition("\n")[0])
+    if message.startswith("expected"):
+        message = f"invalid syntax, {message if len(message) <= MAX_MESSAGE else 'which no rule of the grammar fits'}"
+    place = _PARSER_PLACE.search(error.message)
+    line, column = error.raw_line, error.raw_column + 1
+    if place is not None:
+        line, column = _token_before(text, int(place[1]), int(place[2]))
+    return Analysed(path, None, Broken("SRC001", message, line, column), () if notebook is None else notebook.cells)
+
+
+def _token_before(text: str, line: int, column: int) -> tuple[int, int]:
+    """Where the token before a place ends: LibCST names the place behind the token that it could not take."""
+    lines = _NEWLINE.split(text)
+    before = [*lines[: line - 1], lines[line - 1][:column] if line <= len(lines) else ""]
+    while before:
+        code = before[-1].rstrip()
+        if code and not code.lstrip().startswith("#"):
+            return len(before), len(code)
+        before.pop()
+    return 1, 1
 
 
 def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:

@@ -52,7 +52,9 @@ def decode(data: bytes) -> str | Broken:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
-        return Broken("SRC004", f"cannot tell the encoding: {error.msg}", 1, 1)
+        if b"coding" in b"".join(data.splitlines()[:2]):
+            return Broken("SRC004", f"cannot tell the encoding: {error.msg}", 1, 1)
+        encoding = "utf-8"  # the bytes themselves are wrong; decoding them says where
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
