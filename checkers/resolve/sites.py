@@ -186,7 +186,7 @@ class SiteFinder:
     # --- which kind of site ------------------------------------------------------------------------------------
 
     def _site_kind(self, path: str, use: f.Use, apis: list[_Api]) -> SiteKind:
-        if any(api.entry.form is Form.DYNAMIC for api in apis) or self._by_constant_name(path, use.value):
+        if any(api.entry.kind is ApiKind.DYNAMIC for api in apis) or self._by_constant_name(path, use.value):
             return SiteKind.DYNAMIC
         if use.role != f.Role.CALL:
             return SiteKind.REFERENCE

@@ -8,6 +8,7 @@ file in one worker, and the file that kills that one too is reported as unanalys
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -18,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import libcst as cst
@@ -146,6 +148,7 @@ def _prepare_worker() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the workers at once, without their traces
+    faulthandler.disable()  # that a parser may die here is expected, and told as a finding
 
 
 def _end_with_parent() -> None:
@@ -156,10 +159,22 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _new_pool(workers: int) -> ProcessPoolExecutor:
+@contextmanager
+def _workers(count: int) -> Iterator[Executor]:
+    """A pool whose processes are ended at once when the scan is interrupted or given up."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+    others = {process.pid for process in multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_prepare_worker)
+    try:
+        yield pool
+    except BaseException:
+        for process in multiprocessing.active_children():
+            if process.pid not in others:
+                process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def default_jobs() -> int:
@@ -172,7 +187,7 @@ def analyse_files(job: Job, paths: Sequence[str], jobs: int) -> Iterator[Analyse
     waiting = deque(tuple(paths[start : start + CHUNK_FILES]) for start in range(0, len(paths), CHUNK_FILES))
     suspects: list[str] = []
     while waiting:
-        with _new_pool(min(jobs, len(waiting))) as pool:
+        with _workers(min(jobs, len(waiting))) as pool:
             yield from _until_broken(pool, job, waiting, suspects, 2 * jobs)
     for path in suspects:
         yield _analyse_alone(job, path)
@@ -204,7 +219,7 @@ def _until_broken(
 
 def _analyse_alone(job: Job, path: str) -> Analysed:
     try:
-        with _new_pool(1) as pool:
+        with _workers(1) as pool:
             return pool.submit(_read_chunk, job, (path,)).result()[0]
     except BrokenExecutor:
         message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
