@@ -37,7 +37,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from checkers.catalog import Catalog
+from checkers.catalog import Catalog, Form
 from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, SiteKind, Tier
 
 HERE = Path(__file__).resolve().parent.parent
@@ -231,23 +231,35 @@ def shape_of(source: Source, node: ast.AST | None) -> str:
     return "reference"
 
 
-def why_no_site(source: Source, node: ast.AST | None, shape: str, sites: Mapping[Place, Any]) -> str:
-    """Why the design calls a place no site; empty if it does not."""
+def why_no_site(
+    source: Source, node: ast.AST | None, shape: str, sites: Mapping[Place, Any], is_class: bool
+) -> str:
+    """Why the design calls a place no site; empty if it does not. ``is_class``: it names a governed class."""
     if shape in _NEVER:
         return _NEVER[shape]
     if node is None:
         return ""
+    if is_class and isinstance(source.parents.get(node), ast.Attribute):
+        return "an attribute of the class that is not governed itself"
     for child, parent in source.above(node):
-        if isinstance(parent, ast.ExceptHandler) and child is parent.type:
-            return "caught exception"
-        if isinstance(parent, ast.Call) and child in parent.args:
-            name = _callee(parent)
-            if name in ("isinstance", "issubclass"):
-                return "tested with isinstance or issubclass"
-            if name == "cast" and parent.args[0] is child:
-                return "typing.cast"
         if isinstance(parent, ast.stmt):
-            return _why_of_statement(source, node, child, parent, sites)
+            return _why_of_statement(source, child, parent, sites)
+        if why := _why_of_expression(child, parent):
+            return why
+    return ""
+
+
+def _why_of_expression(child: ast.AST, parent: ast.AST) -> str:
+    if isinstance(parent, ast.ExceptHandler) and child is parent.type:
+        return "caught exception"
+    if isinstance(parent, ast.Compare):
+        return "compared, not called or passed on"
+    if isinstance(parent, ast.Call) and child in parent.args:
+        name = _callee(parent)
+        if name in ("isinstance", "issubclass"):
+            return "tested with isinstance or issubclass"
+        if name == "cast" and parent.args[0] is child:
+            return "typing.cast"
     return ""
 
 
@@ -258,17 +270,15 @@ _NEVER = {
 }
 
 
-def _why_of_statement(
-    source: Source, node: ast.AST, child: ast.AST, statement: ast.stmt, sites: Mapping[Place, Any]
-) -> str:
-    if isinstance(statement, ast.ClassDef) and child in statement.bases:
-        line = statement.lineno
-        if any(place.path == source.path and place.line == line for place in sites):
-            return "subclass: the site is at the class line"
-    if isinstance(statement, ast.Assign) and statement.value is node:
-        targets = [target.id for target in statement.targets if isinstance(target, ast.Name)]
-        if targets and any(_callee_name(call) in targets for call in _calls(source)):
-            return "plain alias: its calls are the sites"
+def _why_of_statement(source: Source, child: ast.AST, statement: ast.stmt, sites: Mapping[Place, Any]) -> str:
+    lines = {place.line for place in sites if place.path == source.path}
+    if isinstance(statement, ast.ClassDef) and child in statement.bases and statement.lineno in lines:
+        return "subclass: the site is at the class line"
+    if isinstance(statement, ast.Assign) and isinstance(child, ast.Attribute | ast.IfExp | ast.BoolOp):
+        aliases = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        uses = (node for node in source.parents if isinstance(node, ast.Name) and node.id in aliases)
+        if any(Place(source.path, *source.starts(use)) in sites for use in uses):
+            return "plain alias: the sites are where it is used"
     return ""
 
 
@@ -316,22 +326,22 @@ def compare(result: Result, root: Path, reports: Sequence[Report], catalog: Cata
         by_path.setdefault(report.path, []).append(report)
     for path, in_file in sorted(by_path.items()):
         source = Source(root / path, path)
-        imports: dict[str, list[tuple[ast.alias, str]]] = {}
+        missing = []
         for report in in_file:
             place = source.last_name(report.last)
             if place in sites:
-                result.found += 1
                 seen.add(place)
                 _check_api(result, sites[place], place, report.name, catalog)
-                continue
-            node = source.node_at(report)
+            else:
+                missing.append((report, source.node_at(report)))
+        for report, node in missing:
+            entry = catalog.entry(catalog.canonical(report.name))
+            is_class = entry is not None and entry.form is Form.CLASS
             shape = shape_of(source, node)
-            result.not_sites.append(
-                Miss(place, report.name, shape, why_no_site(source, node, shape, sites)),
-            )
-            if isinstance(node, ast.alias):
-                imports.setdefault(node.asname or node.name, []).append((node, report.name))
-        seen |= _look_up_calls(result, source, imports, sites)
+            why = why_no_site(source, node, shape, sites, is_class)
+            result.not_sites.append(Miss(source.last_name(report.last), report.name, shape, why))
+        result.found += len(in_file) - len(missing)
+        seen |= _look_up_calls(result, source, missing, sites)
     result.reported = len(reports)
     result.only_ours = Counter(site["kind"] for place, site in sites.items() if place not in seen)
 
@@ -339,9 +349,14 @@ def compare(result: Result, root: Path, reports: Sequence[Report], catalog: Cata
 def _look_up_calls(
     result: Result,
     source: Source,
-    imports: Mapping[str, Sequence[tuple[ast.alias, str]]],
+    missing: Iterable[tuple[Report, ast.AST | None]],
     sites: Mapping[Place, dict[str, Any]],
 ) -> set[Place]:
+    """The sites found among the calls of the names that the imports in ``missing`` bind."""
+    imports: dict[str, list[tuple[ast.alias, str]]] = {}
+    for report, node in missing:
+        if isinstance(node, ast.alias):
+            imports.setdefault(node.asname or node.name, []).append((node, report.name))
     found: set[Place] = set()
     for call in _calls(source) if imports else ():
         name = call.func
@@ -350,12 +365,12 @@ def _look_up_calls(
         place = Place(source.path, *source.starts(name))
         result.through_imports += 1
         if place in sites:
-            result.through_imports_found += 1
             found.add(place)
             continue
         aliases = [alias for alias, _ in imports[name.id]]
         why = "the name is bound to something else too" if _bound_elsewhere(source, name, aliases) else ""
         result.not_sites.append(Miss(place, imports[name.id][0][1], THROUGH_IMPORT, why))
+    result.through_imports_found += len(found)
     return found
 
 
