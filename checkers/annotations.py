@@ -150,9 +150,7 @@ def bless(
     if idle:
         vicinity = _Vicinity([site for site in sites if site not in claims], file.headers, places)
         findings += [_idle_finding(annotation, marker, file.path, vicinity) for annotation in idle]
-    by_site = {
-        site: valid for site, claimed in claims.items() if (valid := validity.first(claimed)) is not None
-    }
+    by_site = {site: valid for site, claimed in claims.items() if (valid := validity.first(claimed)) is not None}
     findings.sort(key=lambda finding: (finding.cell or 0, finding.line, finding.column, finding.code))
     return Blessings(by_site, tuple(findings))
 
@@ -299,9 +297,7 @@ def _shown(text: str) -> str:
 def _read_all(file: SourceFile, marker: Marker) -> tuple[list[Annotation], list[Finding]]:
     annotations: list[Annotation] = []
     findings: list[Finding] = []
-    for comment in sorted(
-        file.comments, key=lambda comment: (comment.cell or 0, comment.line, comment.column)
-    ):
+    for comment in sorted(file.comments, key=lambda comment: (comment.cell or 0, comment.line, comment.column)):
         match read(comment, marker):
             case Annotation() as annotation:
                 annotations.append(annotation)
@@ -354,9 +350,7 @@ class _Vicinity:
         self._sites: dict[int | None, list[Site]] = defaultdict(list)
         for site in sorted(sites, key=_source_order):
             self._sites[site.cell].append(site)
-        self._starts = {
-            cell: [site.extent.statement_first_line for site in held] for cell, held in self._sites.items()
-        }
+        self._starts = {cell: [site.extent.statement_first_line for site in held] for cell, held in self._sites.items()}
         self._headers: dict[tuple[int | None, int], list[Header]] = defaultdict(list)
         for header in headers:
             for line in range(header.first_line, header.last_line + 1):
@@ -519,9 +513,7 @@ def _contradictions(claims: Mapping[Site, Sequence[Annotation]], marker: Marker)
             yield _finding(marker.malformed, site.path, other.comment, message, mend, site)
 
 
-def _finding(
-    code: str, path: str, comment: Comment, message: str, mend: str, site: Site | None = None
-) -> Finding:
+def _finding(code: str, path: str, comment: Comment, message: str, mend: str, site: Site | None = None) -> Finding:
     return Finding(
         code=code,
         name=CODES[code].name,

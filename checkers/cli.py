@@ -219,24 +219,16 @@ def _parameters(check: Check) -> list[click.Parameter]:
             show_default=True,
             help="How to write the report.",
         ),
-        click.Option(
-            ["--output-file"], type=file, metavar="FILE", help="Write the report here, whole or not at all."
-        ),
+        click.Option(["--output-file"], type=file, metavar="FILE", help="Write the report here, whole or not at all."),
         click.Option(["--list-sites"], is_flag=True, help="List every site and its owner; judge nothing."),
         click.Option(
             ["--rollout"],
             type=click.Choice(check.rollouts),
             help="How findings count. [default: the manifest's]",
         ),
-        click.Option(
-            ["--kind"], type=click.Choice(_KINDS), multiple=True, help="Kind of API that counts; repeatable."
-        ),
-        click.Option(
-            ["--tier"], type=click.Choice(_TIERS), multiple=True, help="Tier of API that counts; repeatable."
-        ),
-        click.Option(
-            ["--by-name"], is_flag=True, help="Count methods known by name only, their receiver unseen."
-        ),
+        click.Option(["--kind"], type=click.Choice(_KINDS), multiple=True, help="Kind of API that counts; repeatable."),
+        click.Option(["--tier"], type=click.Choice(_TIERS), multiple=True, help="Tier of API that counts; repeatable."),
+        click.Option(["--by-name"], is_flag=True, help="Count methods known by name only, their receiver unseen."),
         click.Option(
             ["--jobs"],
             type=click.IntRange(min=1),

@@ -337,9 +337,7 @@ def _meaning(text: str, known: Catalog) -> Target:
 def _parse(text: str, path: str) -> dict[str, object]:
     for number, row in enumerate(text.split("\n"), start=1):
         if row.count(".") > MAX_DOTS_IN_LINE:
-            raise ManifestError(
-                path, f"more than {MAX_DOTS_IN_LINE} dots in a line", line=number, help="break it"
-            )
+            raise ManifestError(path, f"more than {MAX_DOTS_IN_LINE} dots in a line", line=number, help="break it")
     try:
         return tomllib.loads(text)
     except RecursionError:

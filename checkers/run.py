@@ -77,9 +77,7 @@ def run(check: Check, request: Request, stdin: bytes | None, today: date, log: L
     with log.stage("scan"):
         tree = engine.scan(scan)
     with log.stage("rules"):
-        judgement = (
-            Judgement() if manifest is None else check.judge(tree, manifest, selection=selection, today=today)
-        )
+        judgement = Judgement() if manifest is None else check.judge(tree, manifest, selection=selection, today=today)
     _tell(log, request, manifest, tree)
     source = ProjectSource(request.root, scan.stdin)
     return _report(check, request, manifest, tree, selection, judgement, source)
@@ -99,14 +97,10 @@ def _is_missing(check: Check, request: Request, error: manifests.ManifestError) 
     return error.path == check.manifest and not os.path.lexists(request.root / check.manifest)
 
 
-def _scan(
-    request: Request, manifest: Manifest | None, selection: Selection, stdin: bytes | None
-) -> engine.Scan:
+def _scan(request: Request, manifest: Manifest | None, selection: Selection, stdin: bytes | None) -> engine.Scan:
     unsaved = (request.stdin_filename, stdin) if request.stdin_filename and stdin is not None else None
     paths = (request.stdin_filename,) if request.stdin_filename else request.paths
-    scan = engine.Scan(
-        root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved, by_name=selection.by_name
-    )
+    scan = engine.Scan(root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved, by_name=selection.by_name)
     if manifest is not None:
         scan = replace(
             scan,
@@ -148,12 +142,7 @@ def _report(
     return Report.of(
         check.name,
         files=len(files),
-        sites=(
-            _listed(site, judgement)
-            for file in files
-            for site in file.sites
-            if _counts(site, manifest, selection)
-        ),
+        sites=(_listed(site, judgement) for file in files for site in file.sites if _counts(site, manifest, selection)),
         findings=findings,
         unanalysed=(
             UnanalysedFile(file.unanalysed, accepted.get(file.path) or None)

@@ -36,9 +36,7 @@ _COMPARED = 60
 class ManifestError(Exception):
     """A manifest that cannot be used. ``str()`` is one line: path, line, key, what is wrong, what helps."""
 
-    def __init__(
-        self, path: str, what: str, *, line: int | None = None, key: str = "", help: str = ""
-    ) -> None:
+    def __init__(self, path: str, what: str, *, line: int | None = None, key: str = "", help: str = "") -> None:
         self.path, self.what, self.line, self.key, self.help = path, what, line, key, help
         where = path if line is None else f"{path}:{line}"
         super().__init__(": ".join(filter(None, (where, key, what))) + (f"; {help}" if help else ""))
@@ -458,9 +456,7 @@ class Key:
     when: tuple[str, str] | None = None
 
 
-def key(
-    kind: Kind[Any], default: Any = None, *, need: Need = Need.NONE, when: tuple[str, str] | None = None
-) -> Any:
+def key(kind: Kind[Any], default: Any = None, *, need: Need = Need.NONE, when: tuple[str, str] | None = None) -> Any:
     """A dataclass field that declares a key."""
     return field(default=default, metadata={"key": Key(kind, need, when)})
 
@@ -478,17 +474,13 @@ def read_table(table: type[TableT], value: object, at: At) -> TableT:
     """A TOML table, validated. Faults of the entry are noted in its document; others raise ManifestError."""
     if not isinstance(value, dict):
         _wrong_type(value, at, "a table")
-    keys: dict[str, Key] = {
-        f.name: f.metadata["key"] for f in dataclasses.fields(table) if "key" in f.metadata
-    }
+    keys: dict[str, Key] = {f.name: f.metadata["key"] for f in dataclasses.fields(table) if "key" in f.metadata}
     for name in value:
         if name not in keys:
             _unknown_key(name, keys, at)
     known = {name: value[name] for name in keys if name in value}
     absent = [name for name, declared in keys.items() if _is_missing(name, declared, known, at)]
-    read = {
-        name: keys[name].kind.read(held, at.child(name)) for name, held in known.items() if name not in absent
-    }
+    read = {name: keys[name].kind.read(held, at.child(name)) for name, held in known.items() if name not in absent}
     broken = any(keys[name].need is Need.ESSENTIAL for name in absent)
     return table(at=at, broken=broken, **read)
 

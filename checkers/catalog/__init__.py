@@ -143,9 +143,7 @@ class Catalog:
 
         An entry named ``package.*`` speaks of every name below ``package``.
         """
-        return tuple(
-            dataclasses.replace(entry, name=name) for entry in self._keywords if _speaks_of(entry.name, name)
-        )
+        return tuple(dataclasses.replace(entry, name=name) for entry in self._keywords if _speaks_of(entry.name, name))
 
     def facts(self, name: str) -> NameFacts | None:
         """What is known of a canonical name; a governed class is at least known to be a class."""

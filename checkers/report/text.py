@@ -208,9 +208,7 @@ def _help_lines(help_text: str) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, EXCERPT_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.wrap(text, EXCERPT_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _shared_help(report: Report) -> Mapping[str, Mapping[str, int]]:
@@ -238,11 +236,7 @@ def _statistics(report: Report, paint: _Paint) -> Iterator[list[str]]:
 
 def _hint(report: Report, paint: _Paint) -> list[str]:
     told = report.findings or report.unanalysed
-    return (
-        [paint.dim(f"{report.tool} --explain CODE tells what a code means and how to mend it")]
-        if told
-        else []
-    )
+    return [paint.dim(f"{report.tool} --explain CODE tells what a code means and how to mend it")] if told else []
 
 
 def _summary(report: Report, paint: _Paint) -> str:

@@ -37,6 +37,8 @@ _TYPE_WRAPPERS = frozenset(
     {"Annotated", "ClassVar", "Final", "InitVar", "NotRequired", "Optional", "ReadOnly", "Required", "Union"}
 )
 _FIRST_ONLY = frozenset({"Annotated", "ClassVar", "Final", "InitVar", "NotRequired", "ReadOnly", "Required"})
+_ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
+"""Attributes of a callable that are, or give, the callable again."""
 _CLASS_OF = frozenset({"builtins.type", "typing.Type"})
 _PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "django.utils.functional.cached_property"})
 _CONTEXT_MANAGERS = frozenset({"contextlib.asynccontextmanager", "contextlib.contextmanager"})
@@ -275,6 +277,8 @@ class Evaluator:
         """``value.name``, read in the file ``importer``."""
         if name == "__dict__":
             return (Names(value),)
+        if name in _ITSELF and isinstance(value, External | Method | ProjectFunction):
+            return (value,)
         match value:
             case External(owner):
                 return self._external_attribute(owner, name)

@@ -120,9 +120,7 @@ class _Judged:
                 message = f"stale target: there is no kind `{printable(value.value, 120)}`"
                 help = sentence(suggestion(value.value, kinds), f"allowed: {', '.join(kinds)}")
             else:
-                message = (
-                    f"stale target: `{printable(value.value, 120)}` names nothing in catalogue or project"
-                )
+                message = f"stale target: `{printable(value.value, 120)}` names nothing in catalogue or project"
                 help = sentence(paths.names_like(value.value), "correct or remove it")
             yield value.at.finding("BYP004", message, help)
 
@@ -137,9 +135,7 @@ class _Judged:
             yield from self._stale(allow, use, paths)
             if allow.until is not None and allow.until < today:
                 message = f"allow of `{printable(allow.path, 200)}` expired: its last day was {allow.until}"
-                help = (
-                    "hand the work to the scheduler and remove the entry, or decide anew and set a later date"
-                )
+                help = "hand the work to the scheduler and remove the entry, or decide anew and set a later date"
                 yield allow.at.child("until").finding("BYP005", message, help)
             for path, why in use.mixed.items():
                 message = f"`{printable(path, 200)}` is allowed as a whole, but {why}"
@@ -152,9 +148,7 @@ class _Judged:
         remove = "correct or remove the entry"
         if not files:
             help = sentence(paths.like(allow.path), remove)
-            yield allow.at.child("path").finding(
-                "BYP003", f"stale allow: no analysed file at `{shown}`", help
-            )
+            yield allow.at.child("path").finding("BYP003", f"stale allow: no analysed file at `{shown}`", help)
         elif not use.sites and not any(file.unanalysed for file in files):
             message = f"stale allow: no site of rule `{self.id}` needs it in `{shown}`"
             yield allow.at.finding("BYP003", message, "remove the entry")
@@ -186,9 +180,7 @@ def _judge_file(
     if selection != wide:
         judged = {site: [rule for rule in rules if rule.governs(site, selection)] for site in file.sites}
     counting = [s for s in file.sites if governed[s] or judged[s] or wide.counts(s) or selection.counts(s)]
-    blessings = bless(
-        file, counting, SCHEDULER_AUDIT, today=today, tests=manifest.tests, authority=manifest.scheduler
-    )
+    blessings = bless(file, counting, SCHEDULER_AUDIT, today=today, tests=manifest.tests, authority=manifest.scheduler)
     for finding in blessings.findings:
         found.add(finding)
     free = manifest.scheduler.matches(file.path) or manifest.tests.matches(file.path)

@@ -130,9 +130,7 @@ def _judge_site(
             message = f"`{site.api}` must not start work here: {place} declares it `{FORBIDDEN}`"
             yield _at_site("OWN002", site, message, f"{_SCHEDULED}, then remove the entry")
     elif manifest.in_roots(site.path) and not manifest.tests.matches(site.path):
-        yield _at_site(
-            "OWN001", site, f"`{site.api}` can start work here and has no owner", _ways_out(manifest)
-        )
+        yield _at_site("OWN001", site, f"`{site.api}` can start work here and has no owner", _ways_out(manifest))
 
 
 def _ways_out(manifest: OwnershipManifest) -> str:
@@ -236,9 +234,7 @@ def _over_limit(entry: SiteEntry, use: _Use) -> Iterator[Finding]:
     if entry.max_sites is not None and len(use.owned) > entry.max_sites:
         sites = ", ".join(f"{site.path}:{site.line}" for site in use.owned[entry.max_sites :][:3])
         message = f"{_of(entry)} owns {len(use.owned)} sites, more than `max_sites = {entry.max_sites}`"
-        help = (
-            f"{_SCHEDULED} for what was added (see {printable(sites, 200)}), or give it an entry of its own"
-        )
+        help = f"{_SCHEDULED} for what was added (see {printable(sites, 200)}), or give it an entry of its own"
         yield entry.at.child("max_sites").finding("OWN008", message, help)
 
 
@@ -249,9 +245,7 @@ def _outside_tests(entry: SiteEntry, use: _Use, manifest: OwnershipManifest) -> 
     if outside:
         where = f"{outside[0].path}:{outside[0].line}"
         message = f"`{TEST_ONLY}` for {_of(entry)}, but {printable(where, 200)} is not in `tests`"
-        yield entry.at.child("owner").finding(
-            "OWN011", message, "give another owner, or list the path in `tests`"
-        )
+        yield entry.at.child("owner").finding("OWN011", message, "give another owner, or list the path in `tests`")
 
 
 def _unresolved(entry: SiteEntry, paths: Paths, tree: Tree, manifest: OwnershipManifest) -> Iterator[Finding]:

@@ -84,9 +84,7 @@ def test_size_and_depth(tmp_path: Path, name: str, before: str, expected: str) -
         ),
     ],
 )
-def test_bytes_that_are_no_python(
-    tmp_path: Path, data: bytes, code: str, line: int, column: int, message: str
-) -> None:
+def test_bytes_that_are_no_python(tmp_path: Path, data: bytes, code: str, line: int, column: int, message: str) -> None:
     files = analyse(tmp_path, {"hostile.py": data, "plain.py": SITE})
     told = files["hostile.py"].unanalysed
     assert told is not None
@@ -121,9 +119,7 @@ def test_names_with_newlines_and_surrogates(tmp_path: Path) -> None:
     for name in names:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text(SITE)
     found = analyse(tmp_path, {})
-    assert {path: verdict(file) for path, file in found.items()} == {
-        os.fsdecode(n): "os.system" for n in names
-    }
+    assert {path: verdict(file) for path, file in found.items()} == {os.fsdecode(n): "os.system" for n in names}
 
 
 def test_things_that_are_no_files(tmp_path: Path) -> None:
@@ -154,8 +150,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> Non
 
 def test_star_imports_in_a_circle_end(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
-        f"m{n}.py": "".join(f"from m{other} import *\n" for other in range(25) if other != n)
-        + "system('x')\n"
+        f"m{n}.py": "".join(f"from m{other} import *\n" for other in range(25) if other != n) + "system('x')\n"
         for n in range(25)
     }
     files["m7.py"] = "from os import system\n" + str(files["m7.py"])
@@ -173,9 +168,10 @@ def test_an_interrupted_run_leaves_no_worker(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    while not any(_ticks(child) > 20 for child in (children := _children(run.pid))):
+    while not [child for child in _children(run.pid) if _ticks(child) > 20]:
         assert run.poll() is None
         time.sleep(0.01)  # no event tells when a process that is not ours has begun to work
+    children = _children(run.pid)
     os.killpg(run.pid, 2)
     run.communicate(timeout=60)
     assert run.returncode == 130
