@@ -171,11 +171,7 @@ class Source:
             first, last = self.starts(node), self.ends(node)
             if (first, last) == (report.first, report.last) and not isinstance(node, ast.Expr):
                 return node
-            if (
-                first <= report.first
-                and report.last <= last
-                and isinstance(node, ast.Constant | ast.JoinedStr)
-            ):
+            if first <= report.first and report.last <= last and isinstance(node, ast.Constant | ast.JoinedStr):
                 around = node
         return around
 
@@ -231,9 +227,7 @@ def shape_of(source: Source, node: ast.AST | None) -> str:
     return "reference"
 
 
-def why_no_site(
-    source: Source, node: ast.AST | None, shape: str, sites: Mapping[Place, Any], is_class: bool
-) -> str:
+def why_no_site(source: Source, node: ast.AST | None, shape: str, sites: Mapping[Place, Any], is_class: bool) -> str:
     """Why the design calls a place no site; empty if it does not. ``is_class``: it names a governed class."""
     if shape in _NEVER:
         return _NEVER[shape]
@@ -309,9 +303,7 @@ def _callee_name(call: ast.Call) -> str:
 def _bound_elsewhere(source: Source, name: ast.Name, imported: Sequence[ast.alias]) -> bool:
     """Whether a function around ``name``, or the module, binds it to something else as well."""
     scopes = (parent for _, parent in source.above(name) if isinstance(parent, _SCOPES))
-    return any(
-        binding not in imported for scope in scopes for binding in source.bindings(scope).get(name.id, ())
-    )
+    return any(binding not in imported for scope in scopes for binding in source.bindings(scope).get(name.id, ()))
 
 
 # --- Comparison -------------------------------------------------------------------------------------------
@@ -625,9 +617,7 @@ def write_between_markers(page: Path, text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cache", type=Path, default=HERE / "build" / "recall", help="default: build/recall")
-    parser.add_argument(
-        "--only", action="append", choices=sorted(CORPORA), help="these projects; writes no page"
-    )
+    parser.add_argument("--only", action="append", choices=sorted(CORPORA), help="these projects; writes no page")
     options = parser.parse_args(argv)
     cache = options.cache.resolve()
     catalog = Catalog.load(Catalog.known_roots())

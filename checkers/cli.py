@@ -24,7 +24,7 @@ import click
 from checkers import codes, config
 from checkers.config import Request
 from checkers.engine import LayoutError
-from checkers.manifests import ManifestError
+from checkers.manifests import ROLLOUTS, ManifestError
 from checkers.model import ApiKind, Tier
 from checkers.report import FORMATS, Look
 from checkers.report.output import write_file, write_stream
@@ -223,7 +223,7 @@ def _parameters(check: Check) -> list[click.Parameter]:
         click.Option(["--list-sites"], is_flag=True, help="List every site and its owner; judge nothing."),
         click.Option(
             ["--rollout"],
-            type=click.Choice(check.rollouts),
+            type=click.Choice(ROLLOUTS),
             help="How findings count. [default: the manifest's]",
         ),
         click.Option(["--kind"], type=click.Choice(_KINDS), multiple=True, help="Kind of API that counts; repeatable."),

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os.path
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeep
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
 from checkers.scan.files import Listing, list_files
-from checkers.scan.pipeline import Analysed, Job, analyse, analyse_files, default_jobs, place_in
+from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
 
 __all__ = ["LayoutError", "Scan", "scan"]
@@ -84,12 +85,14 @@ def scan(request: Scan) -> Tree:
     layout = Layout([*listing.files], request.roots)
     selected = _selected(request, listing)
     job = Job(os.fspath(request.root), _interest(request, layout), ANNOTATION_KEYWORDS, request.max_file_bytes)
-    analysed = {result.path: result for result in _analyse(request, job, listing.files)}
+    unsaved = {} if request.stdin is None else dict([request.stdin])
+    results = analyse_files(job, listing.files, request.jobs or default_jobs(), unsaved)
+    analysed = {result.path: result for result in results}
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     evaluator = Evaluator(modules, layout, catalog.Catalog.load(_roots(request, modules), request.apis))
     finder = SiteFinder(evaluator, request.targets, request.watch)
-    files = [_file(finder, analysed[path]) for path in listing.files]
+    with _deep_recursion():
+        files = [_file(finder, analysed[path]) for path in listing.files]
     files += [
         SourceFile(u.path, unanalysed=_unanalysed(u.path, f.Broken(u.code, u.message, 1, 1)))
         for u in listing.unreadable
@@ -179,13 +182,14 @@ def _strings(value: f.Expression) -> Iterator[str]:
                 return
 
 
-def _analyse(request: Scan, job: Job, paths: Sequence[str]) -> Iterator[Analysed]:
-    if request.stdin is not None:
-        path, data = request.stdin
-        if path in paths:
-            yield analyse(job, path, data)
-        paths = [other for other in paths if other != path]
-    yield from analyse_files(job, paths, request.jobs or default_jobs())
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:

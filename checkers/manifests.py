@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from checkers.annotations import EXECUTION_OWNERSHIP
 from checkers.catalog import Catalog, Entry, Form
+from checkers.codes import CODES
 from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, Finding, PathSet, Selection, Tier
 from checkers.targets import name_matches
 from checkers.toml_fields import (
@@ -144,6 +145,7 @@ class Manifest(Table):
     max_file_bytes: int = key(Whole(1), DEFAULT_MAX_FILE_BYTES)
     catalog: CatalogTable | None = key(Subtable(CatalogTable))
     unanalysed: tuple[UnanalysedEntry, ...] = key(Tables(UnanalysedEntry), ())
+    rollout: str = key(Choice(ROLLOUTS), "mandatory")
 
     @property
     def path(self) -> str:
@@ -213,8 +215,9 @@ class Boundaries(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnershipManifest(Manifest):
-    """``manifests/execution-ownership.toml``."""
+    """``manifests/execution-ownership.toml``. What is ``active`` is a code: each is a rule of its own."""
 
+    active: tuple[Value[str], ...] = key(Array(Placed(Text("a code such as `OWN001`"))), ())
     site: tuple[SiteEntry, ...] = key(Tables(SiteEntry), ())
     boundaries: Boundaries | None = key(Subtable(Boundaries))
 
@@ -263,7 +266,6 @@ class BypassManifest(Manifest):
 
     scheduler: PathSet = key(_PATHS, PathSet())
     submission: tuple[Value[str], ...] | None = key(Array(Placed(_QUALIFIED)))
-    rollout: str = key(Choice(ROLLOUTS), "mandatory")
     active: tuple[Value[str], ...] = key(Array(Placed(Text("the id of a rule"))), ())
     rule: tuple[Rule, ...] = key(Tables(Rule), ())
     meanings: Mapping[str, Target] = field(default_factory=dict)
@@ -296,7 +298,12 @@ class BypassManifest(Manifest):
 
 def ownership_from_text(text: str, path: str, base: Keys = ()) -> OwnershipManifest:
     """The ownership manifest that the table at ``base`` of a TOML document is. Raises ManifestError."""
-    return _read(OwnershipManifest, text, path, _OWNERSHIP, base)
+    manifest = _read(OwnershipManifest, text, path, _OWNERSHIP, base)
+    codes = [code for code in CODES if code.startswith("OWN")]
+    for active in manifest.active:
+        if active.value not in codes:
+            active.at.refuse(f"no code `{printable(active.value)}`", suggestion(active.value, codes))
+    return manifest
 
 
 def bypass_from_text(text: str, path: str, base: Keys = ()) -> BypassManifest:

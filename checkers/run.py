@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checkers import engine, manifests
 from checkers.config import Request
-from checkers.manifests import BypassManifest, Manifest
+from checkers.manifests import BypassManifest, Manifest, OwnershipManifest
 from checkers.model import Confidence, Finding, Selection, Site, Tree
 from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
@@ -22,14 +22,13 @@ from checkers.targets import is_chain, target_matches
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One command: its name, its manifest, who judges, and the rollouts it knows."""
+    """One command: its name, its manifest, and who judges."""
 
     name: str
     summary: str
     manifest: str
     load: Callable[[Path, Path | None], Manifest]
     judge: Callable[..., Judgement]
-    rollouts: tuple[str, ...]
 
 
 BYPASS = Check(
@@ -38,7 +37,6 @@ BYPASS = Check(
     manifest="manifests/scheduler-bypass.toml",
     load=manifests.load_bypass,
     judge=bypass.judge,
-    rollouts=manifests.ROLLOUTS,
 )
 OWNERSHIP = Check(
     name="check-ownership",
@@ -46,7 +44,6 @@ OWNERSHIP = Check(
     manifest="manifests/execution-ownership.toml",
     load=manifests.load_ownership,
     judge=ownership.judge,
-    rollouts=("observe", "mandatory"),
 )
 
 
@@ -170,13 +167,12 @@ def _listed(site: Site, judgement: Judgement) -> ListedSite:
 
 
 def _rollout(request: Request, manifest: Manifest | None) -> str:
-    declared = manifest.rollout if isinstance(manifest, BypassManifest) else "mandatory"
-    return request.rollout or declared
+    return request.rollout or ("mandatory" if manifest is None else manifest.rollout)
 
 
 def _failing(judgement: Judgement, manifest: Manifest | None, rollout: str) -> tuple[Finding, ...]:
-    active = [rule.value for rule in manifest.active] if isinstance(manifest, BypassManifest) else []
-    return judgement.failing(rollout, active)
+    active = () if not isinstance(manifest, BypassManifest | OwnershipManifest) else manifest.active
+    return judgement.failing(rollout, [declared.value for declared in active])
 
 
 def _tell(log: Log, request: Request, manifest: Manifest | None, tree: Tree) -> None:

@@ -31,7 +31,7 @@ class Judgement:
     owners: Mapping[Site, Owned] = field(default_factory=dict)
     """Owners of the sites that have one; empty for check-bypass, which asks for none."""
     rules: Mapping[Finding, tuple[str, ...]] = field(default_factory=dict)
-    """Ids of the manifest's rules that a finding is of, in manifest order; one of no rule is not in it."""
+    """What may be active and a finding is of: rules of the manifest in its order, or, for check-ownership, the code."""
     manifest: str = ""
     """Path of the manifest that was judged by."""
 

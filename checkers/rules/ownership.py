@@ -49,7 +49,8 @@ def judge(tree: Tree, manifest: OwnershipManifest, *, selection: Selection, toda
     findings += _judge_entries(register, paths, tree, manifest, today)
     findings += stale_unanalysed(paths, tree, manifest)
     findings += boundaries.judge(tree, manifest, selection=selection, today=today).findings
-    return Judgement(in_order(findings), owners, manifest=manifest.path)
+    found = in_order(findings)
+    return Judgement(found, owners, {finding: (finding.code,) for finding in found}, manifest.path)
 
 
 def specificity(entry: SiteEntry) -> tuple[int, int, int, int, int]:

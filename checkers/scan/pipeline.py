@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -39,6 +39,10 @@ MAX_MESSAGE = 80
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _PARSER_PLACE = re.compile(r"error at (\d+):(\d+)")
 _PARSER_PREFIX = re.compile(r"^(?:parser error: |tokenizer error: |error at \d+:\d+: )+")
+
+
+Chunk = tuple[tuple[str, bytes | None], ...]
+"""Paths, and for an unsaved buffer the bytes that stand for the file."""
 
 
 class Job(NamedTuple):
@@ -117,11 +121,11 @@ def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:
     return cell_of(analysed.cells, line)
 
 
-def _read_chunk(job: Job, paths: Sequence[str]) -> list[Analysed]:
+def _read_chunk(job: Job, chunk: Chunk) -> list[Analysed]:
     """What a worker does; its answer is facts or reasons, never an exception."""
     results = []
-    for path in paths:
-        data = read(job.root, path, job.max_file_bytes)
+    for path, given in chunk:
+        data = read(job.root, path, job.max_file_bytes) if given is None else given
         _limit_time(0 if isinstance(data, Broken) else len(data))
         try:
             results.append(analyse(job, path, data))
@@ -182,22 +186,28 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def analyse_files(job: Job, paths: Sequence[str], jobs: int) -> Iterator[Analysed]:
-    """What became of each of ``paths``, in any order, read by ``jobs`` workers."""
-    waiting = deque(tuple(paths[start : start + CHUNK_FILES]) for start in range(0, len(paths), CHUNK_FILES))
-    suspects: list[str] = []
+def analyse_files(
+    job: Job, paths: Sequence[str], jobs: int, unsaved: Mapping[str, bytes] | None = None
+) -> Iterator[Analysed]:
+    """What became of each of ``paths``, in any order, read by ``jobs`` workers.
+
+    ``unsaved``: bytes that stand for what the file of a path holds.
+    """
+    files = [(path, (unsaved or {}).get(path)) for path in paths]
+    waiting = deque(tuple(files[start : start + CHUNK_FILES]) for start in range(0, len(files), CHUNK_FILES))
+    suspects: list[tuple[str, bytes | None]] = []
     while waiting:
         with _workers(min(jobs, len(waiting))) as pool:
             yield from _until_broken(pool, job, waiting, suspects, 2 * jobs)
-    for path in suspects:
-        yield _analyse_alone(job, path)
+    for suspect in suspects:
+        yield _analyse_alone(job, suspect)
 
 
 def _until_broken(
-    pool: Executor, job: Job, waiting: deque[tuple[str, ...]], suspects: list[str], window: int
+    pool: Executor, job: Job, waiting: deque[Chunk], suspects: list[tuple[str, bytes | None]], window: int
 ) -> Iterator[Analysed]:
     """Work through ``waiting``; when a worker dies, stop and leave what was under way in ``suspects``."""
-    running: dict[Future[list[Analysed]], tuple[str, ...]] = {}
+    running: dict[Future[list[Analysed]], Chunk] = {}
     broken = False
     while running or (waiting and not broken):
         while waiting and not broken and len(running) < window:
@@ -217,10 +227,10 @@ def _until_broken(
                 suspects += chunk
 
 
-def _analyse_alone(job: Job, path: str) -> Analysed:
+def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Analysed:
     try:
         with _workers(1) as pool:
-            return pool.submit(_read_chunk, job, (path,)).result()[0]
+            return pool.submit(_read_chunk, job, (file,)).result()[0]
     except BrokenExecutor:
         message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
-        return Analysed(path, None, Broken("SRC005", message, 1, 1))
+        return Analysed(file[0], None, Broken("SRC005", message, 1, 1))

@@ -253,9 +253,7 @@ def test_unknown_reason(text: str, message: str) -> None:
     defect = read(trailing(1, text), SCHEDULER_AUDIT)
     assert isinstance(defect, Defect)
     assert (defect.code, defect.message) == ("BYP010", message)
-    assert defect.help == (
-        "reasons are `scheduler-owned`, `standalone-compat`, `definition-site`, `test-only`"
-    )
+    assert defect.help == ("reasons are `scheduler-owned`, `standalone-compat`, `definition-site`, `test-only`")
 
 
 def test_owners() -> None:
@@ -287,9 +285,7 @@ def test_deferred_work_needs_a_followup(rest: str) -> None:
     )
 
 
-_WORDS = st.lists(
-    st.text(st.characters(exclude_categories=("Z", "C", "P", "S")), min_size=1, max_size=8), max_size=5
-)
+_WORDS = st.lists(st.text(st.characters(exclude_categories=("Z", "C", "P", "S")), min_size=1, max_size=8), max_size=5)
 _SPACE = st.sampled_from(["", " ", "  ", "\t"])
 
 
@@ -448,16 +444,11 @@ def test_misplaced_says_where_to_put_it(comment: Comment, where: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "comment", [own_line(6), trailing(7), trailing(8), trailing(15), own_line(16), trailing(40)]
-)
+@pytest.mark.parametrize("comment", [own_line(6), trailing(7), trailing(8), trailing(15), own_line(16), trailing(40)])
 def test_unused_where_no_site_is_near(comment: Comment) -> None:
     finding = only(judge([comment], [site(10, last=14)], headers=[Header(1, 1, 20)]))
     assert (finding.code, finding.name, finding.line) == ("BYP013", "unused-annotation", comment.line)
-    assert (
-        finding.message
-        == "unused annotation `scheduler-audit: standalone-compat`: no site that needs it is near"
-    )
+    assert finding.message == "unused annotation `scheduler-audit: standalone-compat`: no site that needs it is near"
     assert finding.help == "remove it"
 
 
@@ -493,9 +484,7 @@ def test_until_is_the_last_day() -> None:
         assert [finding.code for finding in blessings.findings] == ([code] if code else [])
         assert (call in blessings.by_site) is (code is None)
     finding = only(judge([trailing(3, f"{AUDIT} -- old until=2026-05-31")], [call]))
-    assert finding.message == (
-        "annotation `scheduler-audit: standalone-compat` expired: its last day was 2026-05-31"
-    )
+    assert finding.message == ("annotation `scheduler-audit: standalone-compat` expired: its last day was 2026-05-31")
     assert (finding.api, finding.symbol, finding.ordinal) == ("subprocess.run", "start", 3)
 
 
@@ -602,9 +591,7 @@ def test_every_annotation_blesses_or_is_reported(sites: list[Site], comments: li
 
 
 @given(layouts(), layouts(base=100), standing_comments())
-def test_unrelated_sites_change_nothing(
-    sites: list[Site], elsewhere: list[Site], comments: list[Comment]
-) -> None:
+def test_unrelated_sites_change_nothing(sites: list[Site], elsewhere: list[Site], comments: list[Comment]) -> None:
     alone = judge(comments, sites)
     in_cell = [replace(other, cell=7) for other in sites]
     assert judge(comments, [*elsewhere, *sites, *in_cell]) == alone
@@ -665,9 +652,7 @@ def scan_folder(root: Path) -> dict[str, SourceFile]:
     return {file.path.removesuffix(".py"): file for file in scan(Scan(root=root, jobs=1)).files}
 
 
-def verdict(
-    file: SourceFile, expected: Expected
-) -> tuple[list[tuple[int, str, bool]], list[tuple[int, str]]]:
+def verdict(file: SourceFile, expected: Expected) -> tuple[list[tuple[int, str, bool]], list[tuple[int, str]]]:
     counts = Selection().counts
     sites = sorted(filter(counts, file.sites), key=lambda held: (held.line, held.column))
     marker, tests, authority = expected.marker, expected.tests, expected.authority
@@ -684,9 +669,7 @@ def table() -> dict[str, SourceFile]:
 
 
 @pytest.fixture(scope="module", params=FORMATTERS)
-def formatted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, SourceFile]:
+def formatted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, SourceFile]:
     root = tmp_path_factory.mktemp("formatted")
     for path in FIXTURES.glob("*.py"):
         shutil.copy(path, root)
@@ -712,7 +695,5 @@ def test_placement_survives_formatting(formatted: dict[str, SourceFile], name: s
     """Lines move; which sites are blessed, in source order, and what is reported do not."""
     expected = load(name)
     sites, findings = verdict(formatted[name], expected)
-    assert [(api, blessed) for _, api, blessed in sites] == [
-        (api, blessed) for _, api, blessed in expected.sites
-    ]
+    assert [(api, blessed) for _, api, blessed in sites] == [(api, blessed) for _, api, blessed in expected.sites]
     assert [code for _, code in findings] == [code for _, code in expected.findings]

@@ -105,9 +105,7 @@ def check_api(row: Mapping[str, Any], path: Path) -> None:
     assert (Form(row["form"]) is Form.KEYWORD) == ("keyword" in row), row
     assert "*" not in row["name"] or (Form(row["form"]) is Form.KEYWORD and row["name"].endswith(".*")), row
     assert not row.get("by_name") or row["form"] == Form.METHOD, row
-    assert (row["form"] == Form.DECORATOR) == (row["kind"] == ApiKind.DECORATOR) or row["kind"] == "timer", (
-        row
-    )
+    assert (row["form"] == Form.DECORATOR) == (row["kind"] == ApiKind.DECORATOR) or row["kind"] == "timer", row
     assert "\n" not in row["why"], row
     assert re.fullmatch(r"3\.\d+", row.get("since", "3.0")), row
     assert re.fullmatch(r"3\.\d+", row.get("until", "3.0")), row
@@ -205,9 +203,7 @@ def interpreter(version: str) -> str | None:
     named = shutil.which(f"python{version}")
     for candidate in (*([named] if named else []), *map(str, built)):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
-        answer = subprocess.run(
-            [candidate, "-I", "-c", code], capture_output=True, text=True, check=False, timeout=60
-        )
+        answer = subprocess.run([candidate, "-I", "-c", code], capture_output=True, text=True, check=False, timeout=60)
         if answer.returncode == 0 and answer.stdout.strip() == version:
             return candidate
     return None
@@ -244,9 +240,7 @@ def answers_of(version: str) -> dict[str, dict[str, Any]]:
 def belongs(row: Mapping[str, Any], version: str) -> bool:
     """Whether the catalogue says that this platform's Python of ``version`` has the API."""
     here = as_pair(version)
-    platform = {"win32": sys.platform == "win32", "posix": os.name == "posix"}.get(
-        row.get("platform", ""), True
-    )
+    platform = {"win32": sys.platform == "win32", "posix": os.name == "posix"}.get(row.get("platform", ""), True)
     return platform and as_pair(row.get("since", "3.0")) <= here < as_pair(row.get("until", "4.0"))
 
 
@@ -286,12 +280,7 @@ def test_standard_library_classes_and_bases(version: str) -> None:
 
 def test_each_standard_library_name_of_the_facts_exists_in_some_python() -> None:
     found = [answers for answers in map(probe, VERSIONS) if answers is not None]
-    dated = {
-        row["name"]
-        for path in STDLIB
-        for row in rows(path, "api")
-        if row.keys() & {"since", "until", "platform"}
-    }
+    dated = {row["name"] for path in STDLIB for row in rows(path, "api") if row.keys() & {"since", "until", "platform"}}
     elsewhere = {  # on Windows, or from 3.14
         "asyncio.WindowsProactorEventLoopPolicy",
         "asyncio.WindowsSelectorEventLoopPolicy",
@@ -378,11 +367,7 @@ def source_of_facts() -> list[dict[str, Any]]:
 
 
 def test_each_source_fact_is_an_entry_or_a_spelling(everything: Catalog) -> None:
-    lost = {
-        row["name"]
-        for row in source_of_facts()
-        if everything.entry(everything.canonical(row["name"])) is None
-    }
+    lost = {row["name"] for row in source_of_facts() if everything.entry(everything.canonical(row["name"])) is None}
     assert lost == NO_ENTRY.keys()
 
 
@@ -424,9 +409,7 @@ def opened_by(roots: list[str]) -> list[str]:
         "json.dump(opened, sys.stdout)\n"
     )
     path = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True, timeout=60
-    )
+    run = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True, timeout=60)
     opened: list[str] = json.loads(run.stdout)
     return sorted(opened)
 
@@ -590,8 +573,7 @@ def test_facts_lead_from_a_factory_to_the_receiver(everything: Catalog) -> None:
 
 def test_members_hold_instances(everything: Catalog) -> None:
     assert (
-        everything.member("docker.client.DockerClient", "containers")
-        == "docker.models.containers.ContainerCollection"
+        everything.member("docker.client.DockerClient", "containers") == "docker.models.containers.ContainerCollection"
     )
     assert everything.member("sh", "git") == "sh.Command"
     assert everything.member("sh.Command", "log") == "sh.Command"

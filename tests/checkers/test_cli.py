@@ -233,9 +233,7 @@ def test_a_malformed_manifest_is_one_line(project: Project, ownership: Command) 
     assert ownership() == (2, "", f"error: {message}\n")
 
 
-def test_paths_select_what_is_reported_and_the_manifest_is_always_judged(
-    project: Project, ownership: Command
-) -> None:
+def test_paths_select_what_is_reported_and_the_manifest_is_always_judged(project: Project, ownership: Command) -> None:
     stale = 'version = 1\n[[site]]\npath = "gone.py"\nowner = "interactive"\nreason = "a shell"\n'
     project({OWNERSHIP: stale, "a.py": RUN, "pkg/b.py": RUN, "pkg/bad.py": "def f(:\n", "c.py": RUN})
     status, out, _ = ownership("a.py", "pkg/b.py")
@@ -320,9 +318,7 @@ def test_list_sites_shows_owners(project: Project, ownership: Command) -> None:
     assert (document["findings"], document["rollout"]) == ([], None)
 
 
-def test_list_sites_is_2_for_an_unanalysed_file_and_for_a_broken_manifest(
-    project: Project, ownership: Command
-) -> None:
+def test_list_sites_is_2_for_an_unanalysed_file_and_for_a_broken_manifest(project: Project, ownership: Command) -> None:
     folder = project({"a.py": RUN, "bad.py": "def f(:\n"})
     status, out, err = ownership("--list-sites")
     assert (status, err) == (2, "")
@@ -364,14 +360,10 @@ def test_kind_replaces_the_kinds_that_count(project: Project, ownership: Command
 
 
 def test_tier_replaces_the_tiers_that_count(project: Project, ownership: Command) -> None:
-    project(
-        {OWNERSHIP: "version = 1\n", "a.py": "import webbrowser\n\nexec('1')\nwebbrowser.open('x')\n" + RUN}
-    )
+    project({OWNERSHIP: "version = 1\n", "a.py": "import webbrowser\n\nexec('1')\nwebbrowser.open('x')\n" + RUN})
     core = "a.py:7:12 call subprocess.run - -"
     assert ownership("--list-sites")[1].splitlines() == [core]
-    assert ownership("--list-sites", "--tier", "hidden")[1].splitlines() == [
-        "a.py:4:12 call webbrowser.open - -"
-    ]
+    assert ownership("--list-sites", "--tier", "hidden")[1].splitlines() == ["a.py:4:12 call webbrowser.open - -"]
     strict = ownership("--list-sites", "--tier", "core", "--tier", "strict")[1].splitlines()
     assert [line.split()[0] for line in strict] == ["a.py:3:1", "a.py:7:12"]
     assert places(ownership("--tier", "hidden")[1]) == ["a.py:4:OWN001"]
@@ -425,10 +417,10 @@ def test_rollout_of_check_ownership(project: Project, ownership: Command) -> Non
     assert (status, places(out)) == (0, ["a.py:3:OWN001"])
     assert out.endswith("\n1 finding (OWN001 ×1), 1 file, 1 site (rollout observe: none of them fails)\n")
     assert ownership("--rollout", "mandatory")[0] == 1
-    assert ownership("--rollout", "active")[2] == (
-        "error: Invalid value for '--rollout': 'active' is not one of 'observe', 'mandatory'; "
-        "see check-ownership --help\n"
-    )
+    assert ownership("--rollout", "active")[0] == 0
+    project({OWNERSHIP: 'version = 1\nrollout = "active"\nactive = ["OWN001"]\n'})
+    assert ownership()[0] == 1
+    assert ownership("--rollout", "observe")[0] == 0
 
 
 # Output
@@ -565,9 +557,7 @@ def test_a_terminal_gets_colour(tmp_path: Path) -> None:
     make(tmp_path, {OWNERSHIP: "version = 1\n", "a.py": ""})
     controller, terminal = os.openpty()
     environment = {"NO_COLOR": "", "TERM": "xterm"}
-    done = spawn(
-        tmp_path, "ownership", environment=environment, capture_output=False, stdout=terminal, stderr=terminal
-    )
+    done = spawn(tmp_path, "ownership", environment=environment, capture_output=False, stdout=terminal, stderr=terminal)
     os.close(terminal)
     assert os.read(controller, 1000).startswith(b"\x1b[1;32mno findings\x1b[0m")
     os.close(controller)
@@ -598,9 +588,7 @@ def test_output_file(project: Project, ownership: Command) -> None:
         (".", "Is a directory"),
     ],
 )
-def test_an_output_file_that_cannot_be_written(
-    project: Project, ownership: Command, file: str, why: str
-) -> None:
+def test_an_output_file_that_cannot_be_written(project: Project, ownership: Command, file: str, why: str) -> None:
     project({OWNERSHIP: "version = 1\n", "a.py": RUN})
     assert ownership("--output-file", file) == (2, "", f"error: cannot write {file}: {why}\n")
 
@@ -761,9 +749,7 @@ def test_a_closed_stream_is_one_line(tmp_path: Path, redirection: str, message: 
 
 def test_stdin_filename(tmp_path: Path) -> None:
     make(tmp_path, {OWNERSHIP: "version = 1\n", "pkg/a.py": "saved = 1\n", "b.py": RUN})
-    done = spawn(
-        tmp_path / "pkg", "ownership", "--stdin-filename", "a.py", input=b"# unsaved\n" + RUN.encode()
-    )
+    done = spawn(tmp_path / "pkg", "ownership", "--stdin-filename", "a.py", input=b"# unsaved\n" + RUN.encode())
     assert (done.returncode, done.stderr) == (1, b"")
     lines = done.stdout.decode().splitlines()
     assert lines[0].startswith("pkg/a.py:4:12: OWN001 ")
@@ -824,17 +810,13 @@ def test_help_names_every_option_and_no_other(ownership: Command, bypass: Comman
         assert "Exit status: 0 clean, 1 findings, 2 " in out
     for check in (run.BYPASS, run.OWNERSHIP):
         undocumented = [
-            option.name
-            for option in cli._parameters(check)
-            if isinstance(option, click.Option) and not option.help
+            option.name for option in cli._parameters(check) if isinstance(option, click.Option) and not option.help
         ]
         assert undocumented == []
 
 
 def test_version(ownership: Command, bypass: Command) -> None:
-    declared = re.search(
-        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     assert declared is not None
     assert ownership("--version") == (0, f"check-ownership {declared[1]}\n", "")
     assert bypass("--version") == (0, f"check-bypass {declared[1]}\n", "")
@@ -849,9 +831,7 @@ def test_the_module_as_a_command(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert done.stdout.startswith(b"check-ownership ")
 
 
-def test_a_defect_of_our_own_is_one_line(
-    project: Project, ownership: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_of_our_own_is_one_line(project: Project, ownership: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     project({OWNERSHIP: "version = 1\n", "a.py": RUN})
 
     def broken(*_: object) -> None:

@@ -33,9 +33,7 @@ SECTIONS = ["What it does", "Why is this bad?", "Example", "Use instead", "Optio
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="(?P<path>[^"]+)"')
 MARKERS = re.compile(r"[ \t]*(?P<markers>(?:# error: \[[A-Z]{3}[0-9]{3}\][ \t]*)+)$", re.MULTILINE)
-MARKED_PLACE = re.compile(
-    r"^# error: \[(?P<code>[A-Z]{3}[0-9]{3})\] (?P<path>\S+):(?P<line>[0-9]+)$", re.MULTILINE
-)
+MARKED_PLACE = re.compile(r"^# error: \[(?P<code>[A-Z]{3}[0-9]{3})\] (?P<path>\S+):(?P<line>[0-9]+)$", re.MULTILINE)
 
 Place = tuple[str, int, str]
 
@@ -199,7 +197,5 @@ def test_explain_works_from_an_installed_copy(tmp_path: Path) -> None:
 
 def test_an_installation_without_pages_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(codes, "__file__", str(tmp_path / "checkers" / "codes.py"))
-    with pytest.raises(
-        FileNotFoundError, match=r"^this installation lacks the page of OWN001 \(OWN001\.md\)$"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"^this installation lacks the page of OWN001 \(OWN001\.md\)$"):
         codes.page("OWN001")

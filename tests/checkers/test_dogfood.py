@@ -132,9 +132,7 @@ def test_one_more_pool_outside_the_scan_is_a_finding(copy: Path) -> None:
     target = copy / "checkers" / "report" / "text.py"
     text = target.read_text(encoding="utf-8")
     line = text.count("\n") + 3
-    stray = (
-        "\nfrom concurrent.futures import ProcessPoolExecutor  # noqa: E402\n\nPOOL = ProcessPoolExecutor()\n"
-    )
+    stray = "\nfrom concurrent.futures import ProcessPoolExecutor  # noqa: E402\n\nPOOL = ProcessPoolExecutor()\n"
     target.write_text(text + stray, encoding="utf-8")
     try:
         done = check(copy, "ownership", "text")

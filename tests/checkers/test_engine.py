@@ -91,9 +91,7 @@ def test_several_candidates_are_one_site(tmp_path: Path) -> None:
 
 
 def test_ordinals_count_within_symbol_and_api(tmp_path: Path) -> None:
-    text = (
-        "import os\nos.system(1)\ndef f():\n    os.system(2); os.system(3)\n    os.popen(4)\nos.system(5)\n"
-    )
+    text = "import os\nos.system(1)\ndef f():\n    os.system(2); os.system(3)\n    os.popen(4)\nos.system(5)\n"
     found = [(site.line, site.symbol, site.api, site.ordinal) for site in one(tmp_path, text)]
     assert found == [
         (2, "", "os.system", 1),
@@ -173,9 +171,7 @@ self.app.spawner().send(1)
 spawner().sent(1)
 Engine().start()
 """
-    root = write(
-        tmp_path, {"a.py": text, "tools.py": "def launch(): ...\nclass Engine:\n    def start(self): ...\n"}
-    )
+    root = write(tmp_path, {"a.py": text, "tools.py": "def launch(): ...\nclass Engine:\n    def start(self): ...\n"})
     entry = catalog.Entry("tools.Engine.start", ApiKind.POOL)
     targets = ("requests.*", "tools.launch", "*.spawner().send")
     found = sites(scan(Scan(root, jobs=1, targets=targets, apis=(entry,))))
@@ -253,9 +249,7 @@ def test_two_roots_with_one_module_are_an_error_that_names_both(tmp_path: Path) 
 
 
 def test_the_same_result_for_any_number_of_workers(tmp_path: Path) -> None:
-    files = {
-        f"m{n}.py": f"import os\nfrom m{(n + 1) % 40} import *\ngo = os.system\ngo({n})\n" for n in range(40)
-    }
+    files = {f"m{n}.py": f"import os\nfrom m{(n + 1) % 40} import *\ngo = os.system\ngo({n})\n" for n in range(40)}
     root = write(tmp_path, files)
     assert scan(Scan(root, jobs=1)) == scan(Scan(root, jobs=2)) == scan(Scan(root, jobs=3))
 
@@ -284,9 +278,7 @@ def test_notebooks_are_read_cell_by_cell(tmp_path: Path) -> None:
         ("code", "%%html\nos.system()"),
         ("code", "# execution-ownership: scheduler\nos.fork()"),
     )
-    tree = scan(
-        Scan(write(tmp_path, {"n.ipynb": text, "r.ipynb": notebook(("code", "<-"), language="R")}), jobs=1)
-    )
+    tree = scan(Scan(write(tmp_path, {"n.ipynb": text, "r.ipynb": notebook(("code", "<-"), language="R")}), jobs=1))
     assert [(site.cell, site.line, site.column, site.api) for site in sites(tree)] == [
         (2, 3, 5, SHELL),
         (2, 5, 9, SHELL),

@@ -92,9 +92,7 @@ def test_green_where_every_site_is_accounted_for(hooks: Path, project: Path, tmp
 
 
 @pytest.mark.parametrize(("hook", "code"), [("check-bypass", "BYP001"), ("check-ownership", "OWN001")])
-def test_red_at_the_line_of_a_stray_site(
-    hooks: Path, project: Path, tmp_path: Path, hook: str, code: str
-) -> None:
+def test_red_at_the_line_of_a_stray_site(hooks: Path, project: Path, tmp_path: Path, hook: str, code: str) -> None:
     (project / "stray.py").write_text("from subprocess import run as go\n\n\ngo(['true'])\n")
     git(project, "add", "stray.py")
 

@@ -197,9 +197,7 @@ def of_site(line: str) -> str:
     return f'version = 1\n\n[[site]]\npath = "a.py"\nowner = "scheduler"\nreason = "r"\n{line}\n'
 
 
-PATTERN = (
-    "a file, or a folder with a trailing /, or a pattern with *, relative to the root and written with /"
-)
+PATTERN = "a file, or a folder with a trailing /, or a pattern with *, relative to the root and written with /"
 KINDS = "`process`, `exec`, `pool`, `thread`, `task`, `loop`, `timer`, `dispatch`, `decorator` or `dynamic`"
 RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root and written with /"
 
@@ -237,10 +235,7 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         ),
         (
             of_site("until = 2027-02-03T00:00:00"),
-            (
-                "m.toml:7: site.until: the date-time 2027-02-03 00:00:00 is not allowed; "
-                "allowed: a date, YYYY-MM-DD"
-            ),
+            ("m.toml:7: site.until: the date-time 2027-02-03 00:00:00 is not allowed; allowed: a date, YYYY-MM-DD"),
         ),
         (
             of_site("max_sites = 0"),
@@ -248,10 +243,7 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         ),
         (
             of_site("max_sites = true"),
-            (
-                "m.toml:7: site.max_sites: the boolean true is not allowed; "
-                "allowed: a whole number of at least 1"
-            ),
+            ("m.toml:7: site.max_sites: the boolean true is not allowed; allowed: a whole number of at least 1"),
         ),
         (
             of_site('entrypoint = "app.jobs:submit"'),
@@ -262,10 +254,7 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         ),
         (
             of_site('api = "*.run"'),
-            (
-                'm.toml:7: site.api: the string "*.run" is not allowed; '
-                "allowed: an API's name, which may end in `*`"
-            ),
+            ('m.toml:7: site.api: the string "*.run" is not allowed; allowed: an API\'s name, which may end in `*`'),
         ),
         (
             of_site('symbol = ""'),
@@ -281,10 +270,7 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         ("version = 1\nsite = [\n 3]\n", "m.toml:3: site: the integer 3 is not allowed; allowed: a table"),
         (
             'version = 1\n[catalog]\nkinds = ["pool",\n "proces"]\n',
-            (
-                'm.toml:4: catalog.kinds: the string "proces" is not allowed; did you mean `process`? '
-                f"allowed: {KINDS}"
-            ),
+            (f'm.toml:4: catalog.kinds: the string "proces" is not allowed; did you mean `process`? allowed: {KINDS}'),
         ),
         (
             'version = 1\n[catalog]\nkinds = ["declared"]\n',
@@ -393,12 +379,10 @@ owner = "deferred_domain_executor"
 followup = "issue 3"
 """
     )
-    allowed = "version, roots, tests, exclude, max_file_bytes, catalog, unanalysed, site, boundaries"
+    allowed = "version, roots, tests, exclude, max_file_bytes, catalog, unanalysed, rollout, active, site, boundaries"
     keys = "path, symbol, api, owner, reason, entrypoint, followup, until, max_sites"
     owners = f"{', '.join(f'`{owner}`' for owner in OWNERS[:-1])} or `{OWNERS[-1]}`"
-    assert [
-        (*b.split(" ", 2), f.help) for b, f in zip(brief(manifest.problems), manifest.problems, strict=True)
-    ] == [
+    assert [(*b.split(" ", 2), f.help) for b, f in zip(brief(manifest.problems), manifest.problems, strict=True)] == [
         ("m.toml:2:1", "OWN004", "unknown key `rots`", f"did you mean `roots`? allowed: {allowed}"),
         ("m.toml:7:1", "OWN004", "unknown key `reasn` in `site`", f"did you mean `reason`? allowed: {keys}"),
         ("m.toml:4:1", "OWN009", "missing `reason` in `site`", "allowed: some words that say why"),
@@ -711,9 +695,7 @@ def test_table_in_pyproject(tmp_path: Path) -> None:
 
 
 def test_string_in_pyproject_names_a_file(tmp_path: Path) -> None:
-    write(
-        tmp_path, "pyproject.toml", '[tool.spawngate]\nbypass = "ci/bypass.toml"\nownership = "../x.toml"\n'
-    )
+    write(tmp_path, "pyproject.toml", '[tool.spawngate]\nbypass = "ci/bypass.toml"\nownership = "../x.toml"\n')
     write(tmp_path, "ci/bypass.toml", 'version = 1\nscheduler = ["s/"]\n')
     manifest = load_bypass(tmp_path, None)
     assert (manifest.path, manifest.scheduler.entries) == ("ci/bypass.toml", ("s/",))
@@ -860,6 +842,6 @@ def test_documented_messages_are_true() -> None:
         except ManifestError as error:
             printed = [str(error)]
         told = sorted(said.splitlines())
-        assert [
-            line[: len(start)] for line, start in zip(printed, (t.rstrip("…") for t in told), strict=True)
-        ] == [t.rstrip("…") for t in told]
+        assert [line[: len(start)] for line, start in zip(printed, (t.rstrip("…") for t in told), strict=True)] == [
+            t.rstrip("…") for t in told
+        ]

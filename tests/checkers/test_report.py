@@ -532,9 +532,7 @@ def test_the_schema_refuses_an_undocumented_field_and_documents_each() -> None:
         assert definition["additionalProperties"] is False
         assert sorted(definition["required"]) == sorted(definition["properties"])
         for field, value in definition["properties"].items():
-            documented = (
-                value.get("description") or schema["$defs"][value["$ref"].split("/")[-1]]["description"]
-            )
+            documented = value.get("description") or schema["$defs"][value["$ref"].split("/")[-1]]["description"]
             assert documented, field
 
 

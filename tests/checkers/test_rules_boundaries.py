@@ -56,10 +56,7 @@ WAITS = "OWN032 `subprocess.run` waits without a timeout that can be seen"
 
 
 def test_a_bounded_call() -> None:
-    assert (
-        call("subprocess.run", COMMAND, TIMEOUT, keyword("shell", False), keyword("capture_output", False))
-        == []
-    )
+    assert call("subprocess.run", COMMAND, TIMEOUT, keyword("shell", False), keyword("capture_output", False)) == []
     assert call("subprocess.Popen", COMMAND, keyword("shell", None)) == []
     assert call("os.fork") == []
 
@@ -102,9 +99,7 @@ def test_timeouts(api: str) -> None:
     assert call(api, COMMAND, NO_TIMEOUT) == [*always, f"{waits}: it is None"]
     assert call(api, COMMAND) == [*always, f"{waits} that can be seen"]
     assert call(api, COMMAND, *[COMMAND] * 6) == [*always, f"{waits} that can be seen"]
-    assert (
-        call(api, COMMAND, TIMEOUT, MORE, keyword("shell", False), keyword("capture_output", False)) == always
-    )
+    assert call(api, COMMAND, TIMEOUT, MORE, keyword("shell", False), keyword("capture_output", False)) == always
 
 
 def test_popen_has_no_timeout_of_its_own() -> None:
@@ -223,9 +218,7 @@ def test_communicate() -> None:
     assert use("p.communicate", TIMEOUT) == [collects]
 
 
-@pytest.mark.parametrize(
-    "chain", ["p.stdout.read", "p.stderr.read", "Popen().stdout.readlines", "stdout.readall"]
-)
+@pytest.mark.parametrize("chain", ["p.stdout.read", "p.stderr.read", "Popen().stdout.readlines", "stdout.readall"])
 def test_unsized_reads(chain: str) -> None:
     reads = [f"OWN030 `{chain}` reads all output of the process"]
     assert use(chain) == reads
@@ -237,9 +230,7 @@ def test_unsized_reads(chain: str) -> None:
     assert use(chain, STARS) == reads
 
 
-@pytest.mark.parametrize(
-    "chain", ["p.stdin.read", "p.stdout.readline", "file.read", "read", "p.poll", "p.kill"]
-)
+@pytest.mark.parametrize("chain", ["p.stdin.read", "p.stdout.readline", "file.read", "read", "p.poll", "p.kill"])
 def test_other_uses(chain: str) -> None:
     assert use(chain) == []
 

@@ -80,9 +80,7 @@ def test_a_valid_annotation_excuses() -> None:
 def test_scheduler_owned_holds_in_the_scheduler() -> None:
     sites = make_site("sched/a.py"), make_site("src/a.py")
     comments = {site.path: {1: "# scheduler-audit: scheduler-owned"} for site in sites}
-    judgement = check(
-        make_tree(*sites, comments=comments), 'scheduler = ["sched/"]\n' + rule("p", "@process")
-    )
+    judgement = check(make_tree(*sites, comments=comments), 'scheduler = ["sched/"]\n' + rule("p", "@process"))
     assert places(judgement.findings) == ["src/a.py:1 BYP001", "src/a.py:1 BYP016"]
 
 
@@ -164,15 +162,11 @@ def test_what_a_rule_spells_out_counts_whatever_its_kind() -> None:
 def test_a_kind_that_a_rule_targets_counts() -> None:
     task = make_site("b.py", 1, "asyncio.create_task", api_kind=ApiKind.TASK)
     hidden = make_site("b.py", 2, "webbrowser.open", tier=Tier.HIDDEN)
-    assert places(check(make_tree(task, hidden), rule("r", "@task", "@process")).findings) == [
-        "b.py:1 BYP001"
-    ]
+    assert places(check(make_tree(task, hidden), rule("r", "@task", "@process")).findings) == ["b.py:1 BYP001"]
 
 
 def test_by_name_sites_count_where_they_are_asked_for() -> None:
-    delay = make_site(
-        "b.py", 1, "celery.app.task.Task.delay", api_kind=ApiKind.DISPATCH, confidence=Confidence.BY_NAME
-    )
+    delay = make_site("b.py", 1, "celery.app.task.Task.delay", api_kind=ApiKind.DISPATCH, confidence=Confidence.BY_NAME)
     text = rule("r", "@dispatch", "celery.app.task.Task.delay")
     assert check(make_tree(delay), text).findings == ()
     assert places(check(make_tree(delay), "catalog.by_name = true\n" + text).findings) == ["b.py:1 BYP001"]
@@ -255,9 +249,7 @@ def test_an_allow_of_another_rule_is_stale() -> None:
 def test_expired_allow() -> None:
     listed = allow("src/a.py", "2026-05-31")
     judgement = check(make_tree(RUN), rule("p", "@process", allow=listed))
-    assert brief(judgement.findings) == [
-        "m.toml:8:36 BYP005 allow of `src/a.py` expired: its last day was 2026-05-31"
-    ]
+    assert brief(judgement.findings) == ["m.toml:8:36 BYP005 allow of `src/a.py` expired: its last day was 2026-05-31"]
     assert list(judgement.rules.values()) == [("p",)]
     assert check(make_tree(RUN), rule("p", "@process", allow=allow("src/a.py", "2026-06-01"))).findings == ()
 
@@ -269,9 +261,7 @@ def test_a_file_with_annotated_sites_cannot_be_allowed_as_a_whole() -> None:
         "m.toml:8:1 BYP002 `src/a.py` is allowed as a whole, but it holds annotated sites",
         "src/a.py:3:5 BYP001 `subprocess.run` starts work outside the scheduler: not here (rule `p`)",
     ]
-    assert judgement.findings[0].help == (
-        "remove the entry and annotate each site with `# scheduler-audit: <reason>`"
-    )
+    assert judgement.findings[0].help == ("remove the entry and annotate each site with `# scheduler-audit: <reason>`")
 
 
 def test_a_file_that_submits_cannot_be_allowed_as_a_whole() -> None:
@@ -298,9 +288,7 @@ def test_a_submission_api_of_this_project_has_to_be_there() -> None:
     tree = make_tree(names=["sched", "sched.submit"])
     text = 'submission = ["sched.submit", "sched.sumbit", "library.submit"]\n'
     (finding,) = check(tree, text).findings
-    assert brief([finding]) == [
-        "m.toml:2:31 BYP004 submission API `sched.sumbit` names nothing in this project"
-    ]
+    assert brief([finding]) == ["m.toml:2:31 BYP004 submission API `sched.sumbit` names nothing in this project"]
     assert finding.help == "did you mean `sched.submit`? correct it"
 
 

@@ -26,8 +26,7 @@ def check(tree: Tree, text: str, selection: Selection | None = None) -> Judgemen
 def entry(path: str, owner: str = "scheduler", **keys: str | int) -> str:
     more = {"path": path, "owner": owner, "reason": "r", **keys}
     return "[[site]]\n" + "".join(
-        f"{key} = {value}\n" if isinstance(value, int) else f'{key} = "{value}"\n'
-        for key, value in more.items()
+        f"{key} = {value}\n" if isinstance(value, int) else f'{key} = "{value}"\n' for key, value in more.items()
     )
 
 
@@ -111,10 +110,7 @@ def test_a_narrower_selection_makes_no_entry_or_annotation_stale() -> None:
 def test_forbidden_bypass_is_a_finding_at_the_site() -> None:
     judgement = check(make_tree(GIT), "\n" + entry("src/", "forbidden_bypass"))
     assert brief(judgement.findings) == [
-        (
-            "src/git.py:3:5 OWN002 `subprocess.run` must not start work here: "
-            "m.toml:3 declares it `forbidden_bypass`"
-        )
+        ("src/git.py:3:5 OWN002 `subprocess.run` must not start work here: m.toml:3 declares it `forbidden_bypass`")
     ]
     assert judgement.owners == {GIT: Owned("forbidden_bypass", "manifest")}
 
@@ -201,9 +197,7 @@ def wins(entry: SiteEntry, site: Site) -> tuple[object, ...] | None:
     parts, outer = site.symbol.split("."), (entry.symbol or "").split(".")
     in_symbol = entry.symbol is None or (not folder and parts[: len(outer)] == outer)
     pattern = entry.api
-    in_api = pattern is None or (
-        site.api.startswith(pattern[:-1]) if pattern.endswith("*") else site.api == pattern
-    )
+    in_api = pattern is None or (site.api.startswith(pattern[:-1]) if pattern.endswith("*") else site.api == pattern)
     if not (in_path and in_symbol and in_api):
         return None
     order = ["folder", "file", "file+api", "symbol", "symbol+api"]
@@ -249,10 +243,7 @@ def test_duplicate_and_contradictory_entries() -> None:
     text = entry("src/git.py") + entry("src/git.py") + entry("src/git.py", "interactive")
     assert brief(check(make_tree(GIT), text).findings) == [
         "m.toml:6:1 OWN005 duplicate entry for `src/git.py`: the one on line 2 says the same",
-        (
-            "m.toml:10:1 OWN005 contradictory entries for `src/git.py`: "
-            "`interactive` here, `scheduler` on line 2"
-        ),
+        ("m.toml:10:1 OWN005 contradictory entries for `src/git.py`: `interactive` here, `scheduler` on line 2"),
     ]
 
 
@@ -333,9 +324,7 @@ def test_a_less_specific_entry_that_never_wins_is_not_stale() -> None:
 def test_until_is_the_last_day() -> None:
     assert check(make_tree(GIT), entry("src/", until="2026-06-01")).findings == ()
     judgement = check(make_tree(GIT), entry("src/", until="2026-05-31"))
-    assert brief(judgement.findings) == [
-        "m.toml:6:1 OWN007 entry for `src/` expired: its last day was 2026-05-31"
-    ]
+    assert brief(judgement.findings) == ["m.toml:6:1 OWN007 entry for `src/` expired: its last day was 2026-05-31"]
     assert judgement.owners == {GIT: Owned("scheduler", "manifest")}
 
 

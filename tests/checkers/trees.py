@@ -74,9 +74,7 @@ def make_tree(
 ) -> Tree:
     """A tree of the files that anything is said of. ``comments`` trail the code of their lines."""
     uses, broken, symbols, comments = list(uses), set(broken), symbols or {}, comments or {}
-    paths = (
-        {site.path for site in sites} | {use.path for use in uses} | {*files, *broken, *symbols, *comments}
-    )
+    paths = {site.path for site in sites} | {use.path for use in uses} | {*files, *broken, *symbols, *comments}
     found = []
     for path in sorted(paths):
         file = SourceFile(
