@@ -21,7 +21,7 @@ from checkers.codes import CODES
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
-from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeep
+from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
 from checkers.scan.files import Listing, list_files
@@ -199,7 +199,7 @@ def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:
         return SourceFile(path, unanalysed=_unanalysed(path, analysed.broken, analysed))
     try:
         sites, uses = finder.sites(analysed)
-    except TooDeep:
+    except TooDeepError:
         broken = f.Broken("SRC005", f"a name is defined through more than {MAX_DEPTH} aliases", 1, 1)
         return SourceFile(path, unanalysed=_unanalysed(path, broken))
     facts = analysed.facts

@@ -91,9 +91,7 @@ def test_the_pre_commit_configuration_uses_the_published_hooks() -> None:
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_every_make_target_named_exists(name: str, tmp_path: Path) -> None:
     copy = copy_checkout(tmp_path)
-    targets = re.findall(
-        r"^make(?: [A-Z]+=\S+)* (\w+)", (copy / name).read_text(encoding="utf-8"), re.MULTILINE
-    )
+    targets = re.findall(r"^make(?: [A-Z]+=\S+)* (\w+)", (copy / name).read_text(encoding="utf-8"), re.MULTILINE)
     assert {"check", "test"} <= set(targets)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
     for target in targets:

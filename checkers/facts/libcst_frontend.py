@@ -346,8 +346,7 @@ class _Walk:
         self._header(node, node.body)
         group = self.builder.open_group(GroupKind.TRY)
         steps: list[Step] = [*self._arm(group, node.body)]
-        for handler in node.handlers:
-            steps.append((self._handler, handler, group))
+        steps += [(self._handler, handler, group) for handler in node.handlers]
         if node.orelse is not None:
             steps += self._else(group, node.orelse, ArmKind.ORELSE)
         if node.finalbody is not None:

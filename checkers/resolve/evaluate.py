@@ -44,7 +44,7 @@ _PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "djan
 _CONTEXT_MANAGERS = frozenset({"contextlib.asynccontextmanager", "contextlib.contextmanager"})
 
 
-class TooDeep(Exception):
+class TooDeepError(Exception):
     """A name is defined through more aliases than are followed."""
 
 
@@ -72,7 +72,7 @@ class Evaluator:
             self._cyclic = True
             return self._assumed.get(key, ())
         if len(self._active) >= MAX_DEPTH:
-            raise TooDeep
+            raise TooDeepError
         if self._active:
             return self._in_round(key, compute)
         self._assumed = {}
@@ -189,7 +189,7 @@ class Evaluator:
     def value(self, path: str, expression: f.Expression) -> Values:
         """Everything that ``expression`` of the file ``path`` may stand for.
 
-        Raises :class:`TooDeep`.
+        Raises :class:`TooDeepError`.
         """
         match expression:
             case f.Name(load):
@@ -230,11 +230,7 @@ class Evaluator:
     def _load(self, path: str, load: int) -> Values:
         facts = self.modules[path]
         name = facts.names.get(load, "")
-        found: list[Values] = []
-        for number in facts.loads.get(load, ()):
-            if number != f.BUILTIN:
-                found.append(self.binding(path, number, name))
-        values = _union(found)
+        values = _union(self.binding(path, number, name) for number in facts.loads.get(load, ()) if number != f.BUILTIN)
         if f.BUILTIN in facts.loads.get(load, ()) and not values:
             return (External(f"builtins.{name}"),)
         return values
@@ -497,10 +493,10 @@ class Evaluator:
             case f.Constant() | f.Opaque():
                 return ()
             case _:
-                found = []
-                for value in self.value(path, annotation):
-                    found.append((value,) if isinstance(value, ProjectObject) else self._construct(value))
-                return _union(found)
+                return _union(
+                    (value,) if isinstance(value, ProjectObject) else self._construct(value)
+                    for value in self.value(path, annotation)
+                )
 
     def _quoted(self, path: str, text: str) -> Values:
         """``cast("Executor", x)``: a type named by a string that no annotation holds."""

@@ -76,7 +76,7 @@ class SiteFinder:
     def sites(self, analysed: Analysed) -> tuple[tuple[Site, ...], tuple[Use, ...]]:
         """Sites and judged uses of one file, in source order.
 
-        Raises :class:`~checkers.resolve.evaluate.TooDeep`.
+        Raises :class:`~checkers.resolve.evaluate.TooDeepError`.
         """
         facts = self.evaluator.modules[analysed.path]
         called = self._called_bindings(analysed.path, facts)

@@ -139,7 +139,7 @@ def _limit_time(size: int) -> None:
     """The kernel ends this process when the file takes it longer; the parser cannot be interrupted otherwise."""
     if hasattr(signal, "setitimer"):
         seconds = CPU_SECONDS + CPU_SECONDS_PER_MIB * size / 1024**2
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)  # execution-ownership: scheduler
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
 
 def _prepare_worker() -> None:
