@@ -199,7 +199,7 @@ def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:
         return SourceFile(path, unanalysed=_unanalysed(path, analysed.broken, analysed))
     try:
         sites, uses = finder.sites(analysed)
-    except TooDeepError:
+    except (TooDeepError, RecursionError):
         broken = f.Broken("SRC005", f"a name is defined through more than {MAX_DEPTH} aliases", 1, 1)
         return SourceFile(path, unanalysed=_unanalysed(path, broken))
     facts = analysed.facts
