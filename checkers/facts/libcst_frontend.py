@@ -375,8 +375,7 @@ class _Walk:
 
     def _case(self, case: cst.MatchCase, group: int) -> None:
         self.builder.open_arm(group)
-        first, last = self.positions.starts[id(case)].line, self.positions.starts[id(case.body)].line
-        first = min(self.positions.starts[id(case.pattern)].line, last) if case.leading_lines else first
+        first, last = self.positions.starts[id(case.pattern)].line, self.positions.starts[id(case.body)].line
         self._begin(first, last)
         self.headers.append(f.HeaderFacts(first, last, max(self.positions.ends[id(case)] - 1, first), False))
         if isinstance(case.pattern, cst.MatchAs) and case.pattern.pattern is None and case.guard is None:

@@ -100,6 +100,8 @@ class SiteFinder:
         is_call = use.role == f.Role.CALL
         if is_call and self._starts_what_it_made(analysed.path, use):
             return None
+        if is_call and self._kept_on_object(analysed.path, use.value):
+            values = tuple(value for value in values if isinstance(value, LibraryObject))
         apis = [api for value in values for api in self._apis(analysed.path, value, use, is_call)]
         confidence = Confidence.CERTAIN
         if not apis and is_call:
@@ -217,6 +219,24 @@ class SiteFinder:
                         return True
                     if isinstance(value, External) and self._governed_class(self.catalog.canonical(value.name)):
                         return True
+        return False
+
+    def _kept_on_object(self, path: str, value: f.Expression) -> bool:
+        """Whether a callable is taken from an attribute of ``self``: putting it there was the site."""
+        if not isinstance(value, f.Attribute):
+            return False
+        todo = [v for v in self.evaluator.value(path, value.value) if isinstance(v, ProjectObject | ProjectClass)]
+        seen: set[Value] = set()
+        while todo:
+            owner = todo.pop()
+            facts = self.evaluator.modules[owner.path].classes[owner.number]
+            if value.name in facts.members or owner in seen:
+                continue
+            if value.name in facts.attributes:
+                return True
+            seen.add(owner)
+            bases = [base for expression in facts.bases for base in self.evaluator.value(owner.path, expression)]
+            todo += [base for base in bases if isinstance(base, ProjectClass)]
         return False
 
     @staticmethod
