@@ -302,15 +302,16 @@ class Builder:
             for pending in self._uses
             if not (pending.container and checked.issuperset(pending.container)) and reach.use(pending.use)
         )
-        kept = reach.closure(uses, exports, classes)
-        named_elsewhere = {f.BUILTIN, *(star.binding for star in self._stars)}
+        stars = tuple(star.binding for star in self._stars)
+        kept = reach.closure(uses, (*exports.values(), stars), classes)
+        named_elsewhere = {f.BUILTIN, *stars}
         return f.ModuleFacts(
             uses=uses,
             loads={load: loads[load] for load in sorted(kept.loads)},
             names={load: names[load] for load in sorted(kept.loads) if named_elsewhere.intersection(loads[load])},
             bindings={number: self._bindings[number] for number in sorted(kept.bindings)},
             exports=exports,
-            stars=tuple(star.binding for star in self._stars),
+            stars=stars,
             all_names=None if self._all_names is None else tuple(self._all_names),
             all_computed=self._all_computed,
             functions=tuple(self._functions),

@@ -173,7 +173,7 @@ class Reach:
         todo += [argument.value for use in uses for argument in use.arguments or ()]
         todo += [value for function in self.functions for value in (function.returns, *function.decorators)]
         numbers: Sequence[int] = [number for use in uses for number in use.aliases]
-        numbers = [*numbers, *(number for numbers in exports.values() for number in numbers)]
+        numbers = [*numbers, *(number for numbers in exports for number in numbers)]
         for owner in classes:
             todo += [*owner.bases, *(value for values in owner.attributes.values() for value in values)]
             numbers = [*numbers, *(number for numbers in owner.members.values() for number in numbers)]

@@ -140,7 +140,10 @@ class Evaluator:
     def module(self, path: str, name: str, level: int) -> ProjectModule | External | None:
         """The module that an import in file ``path`` means; None for a relative one that leads nowhere."""
         if level:
-            name = self.layout.relative(path, name, level)
+            absolute = self.layout.relative(path, name, level)
+            if absolute is None:
+                return None
+            name = absolute
         found = self.layout.find(name, path)
         if found is not None:
             return ProjectModule(self.layout.names[found], found)

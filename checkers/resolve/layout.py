@@ -89,15 +89,15 @@ class Layout:
         """Whether ``name`` is a folder of modules, with or without an ``__init__.py``."""
         return name in self.packages
 
-    def relative(self, importer: str, module: str, level: int) -> str:
-        """Absolute name of ``module`` with ``level`` leading dots, seen from ``importer``."""
+    def relative(self, importer: str, module: str, level: int) -> str | None:
+        """Absolute name of ``module`` with ``level`` leading dots, seen from ``importer``.
+
+        None where the dots lead past the outermost package, which Python refuses.
+        """
         name = self.names[importer]
         parts = name.split(".") if name else []
-        if base_of(importer) != "__init__.py":
-            level_parts = parts[: len(parts) - level]
-        else:
-            level_parts = parts[: len(parts) - level + 1]
-        return ".".join([*level_parts, *([module] if module else [])])
+        kept = len(parts) - level + (base_of(importer) == "__init__.py")
+        return None if kept < 0 else ".".join([*parts[:kept], *([module] if module else [])])
 
 
 def folder_of(path: str) -> str:
@@ -114,7 +114,8 @@ def base_of(path: str) -> str:
 def _roots(files: Iterable[str], roots: Sequence[str], packages: set[str]) -> list[str]:
     found = {""}
     for root in roots:
-        folder = root.strip("/") + "/" if root.strip("/.") else ""
+        normal = os.path.normpath(root).strip("/")
+        folder = "" if normal == "." else normal + "/"
         while folder in packages:  # a package given as a root is imported by its own name, from the folder above
             folder = folder_of(folder.rstrip("/"))
         found.add(folder)
