@@ -166,25 +166,23 @@ class Reach:
             self._classes[number] = named or self._any(values)
         return self._classes[number]
 
-    def closure(self, uses: Sequence[f.Use], exports: dict[str, tuple[int, ...]], classes: Sequence[f.Class]) -> Kept:
-        """Everything that the uses, the exports and the classes refer to and that is of interest."""
+    def closure(self, uses: Sequence[f.Use], exports: Iterable[Sequence[int]], classes: Sequence[f.Class]) -> Kept:
+        """Everything that the uses, the exported bindings and the classes refer to."""
         kept = Kept(set(), set())
         todo: list[f.Expression] = [use.value for use in uses]
         todo += [argument.value for use in uses for argument in use.arguments or ()]
         todo += [value for function in self.functions for value in (function.returns, *function.decorators)]
-        numbers: Sequence[int] = [number for use in uses for number in use.aliases]
-        numbers = [*numbers, *(number for numbers in exports for number in numbers)]
+        numbers = [number for use in uses for number in use.aliases]
+        numbers += [number for exported in exports for number in exported]
         for owner in classes:
             todo += [*owner.bases, *(value for values in owner.attributes.values() for value in values)]
-            numbers = [*numbers, *(number for numbers in owner.members.values() for number in numbers)]
+            numbers += [number for members in owner.members.values() for number in members]
         while todo or numbers:
             for number in numbers:
                 if number != f.BUILTIN and number not in kept.bindings:
                     kept.bindings.add(number)
                     todo.append(self.bindings[number].value)
-            numbers = []
-            if todo:
-                numbers = self._references(todo.pop(), todo, kept)
+            numbers = list(self._references(todo.pop(), todo, kept)) if todo else []
         return kept
 
     def _references(self, value: f.Expression, todo: list[f.Expression], kept: Kept) -> Sequence[int]:

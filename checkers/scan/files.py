@@ -170,4 +170,13 @@ class _Walk:
 
 def _patterns(lines: Iterable[str]) -> GitIgnoreSpec:
     # The matcher that is always there: others are picked up when they happen to be installed, and refuse some names.
-    return GitIgnoreSpec.from_lines(lines, backend="simple")
+    return GitIgnoreSpec.from_lines((line for line in lines if _is_pattern(line)), backend="simple")
+
+
+def _is_pattern(line: str) -> bool:
+    """Whether git takes the line as a pattern; it passes over what it cannot read, such as a lone ``!``."""
+    try:
+        GitIgnoreSpec.from_lines([line], backend="simple")
+    except ValueError:
+        return False
+    return True
