@@ -210,7 +210,7 @@ def _parameters(check: Check) -> list[click.Parameter]:
             ["--manifest"],
             type=file,
             metavar="FILE",
-            help=f"Manifest. [default: {check.manifest}, or [tool.spawngate] in pyproject.toml]",
+            help=f"Manifest. [default: {check.manifest}, or {check.table} in pyproject.toml]",
         ),
         click.Option(
             ["--output-format"],

@@ -447,11 +447,22 @@ def _declared(pyproject: Path, base: Keys, *, strict: bool) -> object:
         if strict:
             raise
         return None
-    for part in base:
+    for depth, part in enumerate(base):
+        if depth == len(base) - 1:
+            _refuse_unknown_checks(data, base[:-1], text)
         data = data.get(part) if isinstance(data, dict) else None
     if isinstance(data, str):
         RelativePath().read(data, At(Document("pyproject.toml", Places(text), {}), base))
     return data
+
+
+def _refuse_unknown_checks(data: object, base: Keys, text: str) -> None:
+    """``[tool.spawngate]`` holds one key a check; another one is a slip that would leave a check without manifest."""
+    names = [file.name for file in (_OWNERSHIP, _BYPASS)]
+    for name in data if isinstance(data, dict) else ():
+        if name not in names:
+            at = At(Document("pyproject.toml", Places(text), {}), (*base, name))
+            at.refuse("unknown key", f"{suggestion(name, names)} allowed: {', '.join(names)}".strip())
 
 
 def _shown(file: Path, root: Path) -> str:

@@ -30,6 +30,11 @@ class Check:
     load: Callable[[Path, Path | None], Manifest]
     judge: Callable[..., Judgement]
 
+    @property
+    def table(self) -> str:
+        """Where pyproject.toml may hold the manifest."""
+        return f"[tool.spawngate.{self.name.removeprefix('check-')}]"
+
 
 BYPASS = Check(
     name="check-bypass",

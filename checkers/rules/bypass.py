@@ -39,6 +39,9 @@ def judge(tree: Tree, manifest: BypassManifest, *, selection: Selection, today: 
     for keys, finding in manifest.at.document.problems:
         of = manifest.rule_of(keys)
         found.add(finding, *(() if of is None else (of,)))
+    if not manifest.rule:
+        message = "no `[[rule]]`: nothing is forbidden"
+        found.add(manifest.at.finding("BYP007", message, "say what must not start outside the scheduler"))
     for finding in (*_duplicate_rules(manifest), *_stale_submission(paths, tree, manifest)):
         found.add(finding)
     for finding in stale_unanalysed(paths, tree, manifest):
@@ -236,7 +239,8 @@ def _ways_out(rule: Rule, manifest: BypassManifest) -> str:
     use = f"submit it through `{printable(rule.use, 120)}`" if rule.use else "hand it to the scheduler"
     return (
         f"{use}; or annotate the line with `# {SCHEDULER_AUDIT.keyword}: <reason>` "
-        f"({joined(SCHEDULER_AUDIT.values)}); or `allow` the file in rule `{rule.id}` of {manifest.path}"
+        f"({joined(SCHEDULER_AUDIT.values)}); or except the file in rule `{rule.id}` of {manifest.path}: "
+        '`allow = [{ path = "…", reason = "…" }]`'
     )
 
 

@@ -845,3 +845,12 @@ def test_documented_messages_are_true() -> None:
         assert [line[: len(start)] for line, start in zip(printed, (t.rstrip("…") for t in told), strict=True)] == [
             t.rstrip("…") for t in told
         ]
+
+
+def test_an_unknown_check_in_pyproject_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.spawngate.bypas]\nversion = 1\n")
+    with pytest.raises(ManifestError) as caught:
+        load_bypass(tmp_path, None)
+    assert str(caught.value) == (
+        "pyproject.toml:1: tool.spawngate.bypas: unknown key; did you mean `bypass`? allowed: ownership, bypass"
+    )

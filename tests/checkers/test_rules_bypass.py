@@ -46,7 +46,7 @@ def test_a_bypass() -> None:
     assert finding.help == (
         "submit it through `sched.submit`; or annotate the line with `# scheduler-audit: <reason>` "
         "(scheduler-owned, standalone-compat, definition-site or test-only); "
-        "or `allow` the file in rule `procs` of m.toml"
+        'or except the file in rule `procs` of m.toml: `allow = [{ path = "…", reason = "…" }]`'
     )
     assert judgement.rules == {finding: ("procs",)}
     assert judgement.owners == {}
@@ -287,14 +287,19 @@ def test_duplicates() -> None:
 def test_a_submission_api_of_this_project_has_to_be_there() -> None:
     tree = make_tree(names=["sched", "sched.submit"])
     text = 'submission = ["sched.submit", "sched.sumbit", "library.submit"]\n'
-    (finding,) = check(tree, text).findings
+    (finding,) = check(tree, text + rule("p", "@process")).findings
     assert brief([finding]) == ["m.toml:2:31 BYP004 submission API `sched.sumbit` names nothing in this project"]
     assert finding.help == "did you mean `sched.submit`? correct it"
 
 
 def test_unanalysed_entries_that_excuse_nothing() -> None:
     text = '[[unanalysed]]\npath = "a.py"\nreason = "r"\n'
-    assert places(check(make_tree(files=["a.py"]), text).findings) == ["m.toml:3 SRC007"]
+    assert places(check(make_tree(files=["a.py"]), text + rule("p", "@process")).findings) == ["m.toml:3 SRC007"]
+
+
+def test_a_manifest_without_a_rule_forbids_nothing_and_says_so() -> None:
+    (finding,) = check(make_tree(RUN), "").findings
+    assert (finding.code, finding.message) == ("BYP007", "no `[[rule]]`: nothing is forbidden")
 
 
 # Rollout
