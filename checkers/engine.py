@@ -155,7 +155,8 @@ def _roots(request: Scan, modules: Mapping[str, f.ModuleFacts]) -> frozenset[str
         return catalog.Catalog.known_roots()
     found = {"builtins", "IPython"}
     for facts in modules.values():
-        found.update(name.partition(".")[0] for use in facts.uses for name in _strings(use.value))
+        values = [use.value for use in facts.uses] + [base for owner in facts.classes for base in owner.bases]
+        found.update(name.partition(".")[0] for value in values for name in _strings(value))
         for binding in facts.bindings.values():
             match binding.value:
                 case f.Module(name) | f.Member(name, 0, _) | f.Star(name, 0):

@@ -120,8 +120,8 @@ class CatalogApi(Table):
 class CatalogTable(Table):
     """``[catalog]``: which catalogue entries count."""
 
-    kinds: tuple[str, ...] = key(Array(Choice(_KINDS)), tuple(sorted(DEFAULT_KINDS)))
-    tiers: tuple[str, ...] = key(Array(Choice(_TIERS)), tuple(sorted(DEFAULT_TIERS)))
+    kinds: tuple[str, ...] = key(Array(Choice(_KINDS), nonempty=True), tuple(sorted(DEFAULT_KINDS)))
+    tiers: tuple[str, ...] = key(Array(Choice(_TIERS), nonempty=True), tuple(sorted(DEFAULT_TIERS)))
     by_name: bool = key(Flag(), False)
     api: tuple[CatalogApi, ...] = key(Tables(CatalogApi), ())
 

@@ -266,6 +266,8 @@ class Whole:
     def read(self, value: object, at: At) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.minimum:
             _wrong_type(value, at, self.allowed)
+        if value >= 10**15:
+            _wrong_type(value, at, "a whole number of 15 digits at most")
         return value
 
 

@@ -222,6 +222,7 @@ class Builder:
         if names is None:
             self._all_computed = True
         else:
+            add = add or self._block != self.scopes[MODULE].root  # in a branch: what other branches say stays possible
             self._all_names = [*((self._all_names or []) if add else []), *names]
 
     def store_attribute(self, owner: str, name: str, value: f.Expression) -> None:

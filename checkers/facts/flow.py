@@ -179,8 +179,9 @@ class Flow:
     ) -> State:
         for arm in group.arms:
             if self.blocks[arm].kind is ArmKind.BODY:
-                again = state | run(arm, state) | _bound(arms.get(arm, ()))
-                state = again | run(arm, again)
+                # Once around with all that any earlier turn may have left; twice would double at each level of nesting.
+                state |= _bound(arms.get(arm, ()))
+                state |= run(arm, state)
             else:
                 state = state | run(arm, state)
         return state

@@ -147,7 +147,7 @@ class Reach:
             owner = self.classes[number]
             own = [self.bindings[binding].value for binding in owner.members.get(name, ())]
             own += owner.attributes.get(name, ())
-            self._members[key] = self._any(own) or (not own and self._any(owner.bases))
+            self._members[key] = self._any(own) or self._any(owner.bases)
         return self._members[key]
 
     def _function(self, number: int) -> bool:

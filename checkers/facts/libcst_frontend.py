@@ -19,7 +19,7 @@ from checkers.facts.builder import Builder
 from checkers.facts.flow import ArmKind, GroupKind
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.positions import Positions, Spot
-from checkers.facts.values import Values, callee_name, dotted, last_name, string_of
+from checkers.facts.values import Values, callee_name, dotted, identifier, last_name, string_of
 
 RECURSION_LIMIT = 200_000
 """LibCST writes its tokens recursively, in Python frames that live on the heap: the depth costs memory only."""
@@ -152,7 +152,7 @@ class _Walk:
 
     def _expression_statement(self, node: cst.Expr) -> None:
         call = node.value
-        if isinstance(call, cst.Call) and self.builder.at_module_level:
+        if isinstance(call, cst.Call):
             self._export_call(call)
         self._then((self._visit, node.value, IGNORED))
 
@@ -160,7 +160,7 @@ class _Walk:
         """``__all__.extend([...])`` and its kin."""
         if not (isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "__all__"):
             return
-        argument = call.args[0].value if len(call.args) == 1 else None
+        argument = call.args[0].value if len(call.args) == 1 and self.builder.at_module_level else None
         if call.func.attr.value == "append" and argument is not None and (name := string_of(argument)) is not None:
             self.builder.export([name], add=True)
         else:
@@ -189,7 +189,7 @@ class _Walk:
     ) -> None:
         """Give ``value`` to an assignment target; the bindings made are added to ``aliases``."""
         if isinstance(target, cst.Name):
-            aliases.append(self.builder.bind(target.value, value, may=may))
+            aliases.append(self.builder.bind(identifier(target), value, may=may))
         elif isinstance(target, cst.Tuple | cst.List):
             for position, element in enumerate(target.elements):
                 starred = isinstance(element, cst.StarredElement)
@@ -197,7 +197,7 @@ class _Walk:
                 self._bind_target(element.value, part, aliases, may)
         elif isinstance(target, cst.Attribute):
             if isinstance(target.value, cst.Name):
-                self.builder.store_attribute(target.value.value, target.attr.value, value)
+                self.builder.store_attribute(target.value.value, identifier(target.attr), value)
             self._then((self._visit, target.value, IGNORED))
         elif isinstance(target, cst.Subscript):
             self._then((self._visit, target.value, IGNORED), *self._slices(target))
@@ -205,7 +205,9 @@ class _Walk:
     def _annotated_assign(self, node: cst.AnnAssign) -> None:
         instance = f.Instance(self.values.annotation(node.annotation.annotation))
         target = node.target
-        if node.value is not None:
+        if node.value is not None and callee_name(node.annotation.annotation) == "TypeAlias":
+            self._bind_target(target, self.values.annotation(node.value), [])
+        elif node.value is not None:
             if self.builder.at_module_level and dotted(target) == "__all__":
                 self.builder.export(_strings(node.value), add=False)
             value = f.Choice((self.values.of(node.value), instance))
@@ -232,7 +234,7 @@ class _Walk:
         for alias in node.names:
             name = dotted(alias.name)
             if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-                self.builder.bind(alias.asname.name.value, f.Module(name))
+                self.builder.bind(identifier(alias.asname.name), f.Module(name))
             else:
                 top = name.partition(".")[0]
                 self.builder.bind(top, f.Module(top))
@@ -246,7 +248,9 @@ class _Walk:
         for alias in node.names:
             name = dotted(alias.name)
             asname = alias.asname.name if alias.asname is not None else None
-            bound = asname.value if isinstance(asname, cst.Name) else name
+            bound = identifier(asname) if isinstance(asname, cst.Name) else name
+            if bound == "__all__":
+                self.builder.export(None, add=True)
             self.builder.bind(bound, f.Member(module, level, name))
 
     def _delete(self, node: cst.Del) -> None:
@@ -371,20 +375,21 @@ class _Walk:
     def _match(self, node: cst.Match) -> None:
         self._header(node, node.whitespace_after_colon)
         group = self.builder.open_group(GroupKind.BRANCH)
-        self._then((self._visit, node.subject, IGNORED), *((self._case, case, group) for case in node.cases))
+        subject = self.values.of(node.subject)
+        self._then((self._visit, node.subject, IGNORED), *((self._case, case, group, subject) for case in node.cases))
 
-    def _case(self, case: cst.MatchCase, group: int) -> None:
+    def _case(self, case: cst.MatchCase, group: int, subject: f.Expression) -> None:
         self.builder.open_arm(group)
         first, last = self.positions.starts[id(case.pattern)].line, self.positions.starts[id(case.body)].line
         self._begin(first, last)
         self.headers.append(f.HeaderFacts(first, last, max(self.positions.ends[id(case)] - 1, first), False))
         if isinstance(case.pattern, cst.MatchAs) and case.pattern.pattern is None and case.guard is None:
             self.builder.exhaust(group)
-        self._bind_pattern(case.pattern)
+        self._bind_pattern(case.pattern, subject)
         guard = [] if case.guard is None else [(self._visit, case.guard, IGNORED)]
         self._then(*guard, (self._suite, case.body), (self.builder.close_arm,))
 
-    def _bind_pattern(self, pattern: cst.CSTNode) -> None:
+    def _bind_pattern(self, pattern: cst.CSTNode, subject: f.Expression) -> None:
         """Bind the captures of a pattern. Classes and values in it are compared, never handed on."""
         todo: list[cst.CSTNode] = [pattern]
         while todo:
@@ -393,7 +398,8 @@ class _Walk:
                 case cst.MatchAs() if node.name is not None:
                     inner = node.pattern
                     is_class = isinstance(inner, cst.MatchClass)
-                    value = f.Instance(self.values.annotation(inner.cls)) if is_class else f.OPAQUE  # type: ignore[union-attr]
+                    whole = subject if node is pattern else f.OPAQUE
+                    value = f.Instance(self.values.annotation(inner.cls)) if is_class else whole  # type: ignore[union-attr]
                     self.builder.bind(node.name.value, value)
                 case cst.MatchStar() if node.name is not None:
                     self.builder.bind(node.name.value, f.OPAQUE)
@@ -431,9 +437,14 @@ class _Walk:
             for parameter in _parameters(node.params)
         }
         outside = 0 if node.type_parameters is None else 1
+        defaults = {
+            id(parameter): self.values.of(parameter.default)
+            for parameter in _parameters(node.params)
+            if parameter.default is not None
+        }
         self._then(
             *self._defaults(node.params),
-            (self._function_body, node, returns, decorators, annotations, outside),
+            (self._function_body, node, returns, decorators, annotations, defaults, outside),
         )
 
     def _function_body(
@@ -442,6 +453,7 @@ class _Walk:
         returns: f.Expression,
         decorators: tuple[f.Expression, ...],
         annotations: dict[int, f.Expression],
+        defaults: dict[int, f.Expression],
         outside: int,
     ) -> None:
         self._symbol = None
@@ -462,6 +474,10 @@ class _Walk:
                 bound = f.SelfValue(scope.class_number, is_class)
             elif parameter.star:
                 bound = f.OPAQUE
+            elif parameter.default is not None:
+                # A default is reported where it stands if it is callable; a module or an object is followed from it.
+                default = f.Part(f.Display((defaults[id(parameter)],)), 0)
+                bound = default if bound == f.OPAQUE else f.Choice((bound, default))
             self.builder.bind(parameter.name.value, bound)
         steps: list[Step] = [(self._suite, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
@@ -477,10 +493,11 @@ class _Walk:
         outside = 0 if node.type_parameters is None else 1
         if node.type_parameters is not None:
             self._open_type_parameters(node.type_parameters)
-        bases = tuple(self.values.annotation(base.value) for base in node.bases if base.star == "")
-        arguments = [*node.bases, *node.keywords]
+        bases = tuple(self.values.of(base.value) for base in node.bases if base.star == "")
         self._then(
-            *((self._visit, argument.value, TYPE) for argument in arguments), (self._class_body, node, bases, outside)
+            *((self._visit, base.value, TYPE) for base in node.bases),
+            *((self._visit, keyword.value, STORED) for keyword in node.keywords),
+            (self._class_body, node, bases, outside),
         )
 
     def _class_body(self, node: cst.ClassDef, bases: tuple[f.Expression, ...], outside: int) -> None:
@@ -570,17 +587,19 @@ class _Walk:
 
     def _arguments(self, call: cst.Call) -> list[Step]:
         """The arguments of a call are handed on, unless the callee is known only to look at them."""
-        name = callee_name(call)
+        direct = isinstance(call.func, cst.Name | cst.Attribute)
+        name = callee_name(call) if direct else None
+        builtin = name if isinstance(call.func, cst.Name) else None
         steps: list[Step] = []
         for position, argument in enumerate(call.args):
             context = STORED
-            if name in _TYPE_TESTS:
+            if builtin in _TYPE_TESTS:
                 context = TYPE
                 if position == 1:
                     self._check_types(argument.value)
-            elif name in _TYPE_MAKERS:
+            elif name in _TYPE_MAKERS and dotted(call.func) in (name, f"typing.{name}", f"t.{name}"):
                 context = TYPE if name != "cast" or position == 0 else STORED
-            elif name in _ONLY_LOOKED_AT:
+            elif builtin in _ONLY_LOOKED_AT:
                 context = STORED if name == "getattr" and position == 2 else IGNORED
             steps.append((self._visit, argument.value, context))
         return steps

@@ -15,9 +15,20 @@ from typing import Any
 from checkers.facts.model import Broken
 
 _SHELL = "get_ipython().system({command!r})"
-_SHELL_CELLS = frozenset({"!", "bash", "cmd", "perl", "powershell", "ruby", "script", "sh", "sx", "system", "zsh"})
+_SHELL_CELLS = frozenset(
+    {"!", "bash", "cmd", "perl", "powershell", "pypy", "python", "python2", "python3", "ruby", "script", "sh"}
+    | {"sx", "system", "zsh"}
+)
+"""Cell magics that hand the cell to a program."""
+_OTHER_CELLS = frozenset(
+    {"HTML", "Javascript", "Latex", "R", "SVG", "cython", "file", "html", "javascript", "js", "latex", "markdown"}
+    | {"mermaid", "sql", "svg", "writefile"}
+)
+"""Cell magics whose cell is no Python; a cell under any other magic is read as Python."""
 _SHELL_LINES = frozenset({"sc", "sx", "system"})
-_CODE_MAGICS = frozenset({"capture", "prun", "time", "timeit"})
+_CODE_MAGICS = frozenset({"prun", "time", "timeit"})
+_OPTIONS = re.compile(r"(?:-\w+(?:[ \t]*\d+)?[ \t]+)*")
+"""Options of ``%timeit`` and its kin, before the code."""
 _LINE = re.compile(r"(?P<indent>[ \t]*)(?P<assigned>[\w.\[\]\"', ]+=[ \t]*)?(?P<mark>!!?|%)(?P<rest>.*)", re.DOTALL)
 
 
@@ -108,13 +119,13 @@ def _rewrite(lines: list[str]) -> list[tuple[str, int]]:
     """The lines of a cell as Python, with what ``Notebook.columns`` says of them."""
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is not None and lines[first].lstrip().startswith("%%"):
-        magic, _, argument = lines[first].lstrip()[2:].partition(" ")
+        magic, argument = _split(lines[first].lstrip()[2:])
         blank = [("", 0)] * first
         if magic in _SHELL_CELLS:
             return [*blank, (_SHELL.format(command=magic), 1), *[("", 0)] * (len(lines) - first - 1)]
-        if magic not in _CODE_MAGICS:
+        if magic in _OTHER_CELLS:
             return [("", 0)] * len(lines)
-        code = argument if magic in ("time", "timeit") and not argument.startswith("-") else ""
+        code = _OPTIONS.sub("", argument) if magic in _CODE_MAGICS else ""
         lines = [*lines[:first], code, *lines[first + 1 :]]
     result: list[tuple[str, int]] = []
     continued = in_string = False
@@ -131,6 +142,12 @@ def _rewrite(lines: list[str]) -> list[tuple[str, int]]:
     return result
 
 
+def _split(text: str) -> tuple[str, str]:
+    """A magic's name and what follows it."""
+    name, *rest = text.split(None, 1) or [""]
+    return name, rest[0] if rest else ""
+
+
 def _rewrite_line(line: str) -> tuple[str, int]:
     match = _LINE.fullmatch(line)
     if match is None:
@@ -142,11 +159,11 @@ def _rewrite_line(line: str) -> tuple[str, int]:
     shell = indent + assigned + _SHELL.format(command=rest.strip())
     if match["mark"].startswith("!"):
         return shell, column
-    magic, _, argument = rest.partition(" ")
+    magic, argument = _split(rest)
     if magic in _SHELL_LINES:
         return shell, column
-    if magic in _CODE_MAGICS and not argument.lstrip().startswith("-"):
-        code = argument.lstrip()
+    if magic in _CODE_MAGICS:
+        code = _OPTIONS.sub("", argument)
         return indent + assigned + code, len(indent) + len(assigned) + len(code) - len(line)
     if not magic.isidentifier():
         return line, 0  # a remainder or a format that goes on from the line above

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import libcst as cst
 
 from checkers.facts import model as f
@@ -20,11 +22,16 @@ def dotted(node: cst.CSTNode) -> str:
     """``a.b.c`` of names and attributes; empty for anything else."""
     parts: list[str] = []
     while isinstance(node, cst.Attribute):
-        parts.append(node.attr.value)
+        parts.append(identifier(node.attr))
         node = node.value
     if not isinstance(node, cst.Name):
         return ""
-    return ".".join([node.value, *reversed(parts)])
+    return ".".join([identifier(node), *reversed(parts)])
+
+
+def identifier(name: cst.Name) -> str:
+    """A name as Python compares it (PEP 3131): ``ﬁ`` is ``fi``."""
+    return name.value if name.value.isascii() else unicodedata.normalize("NFKC", name.value)
 
 
 def last_name(node: cst.BaseExpression) -> cst.Name | None:
@@ -94,7 +101,7 @@ class Values:
     def _link(self, link: cst.BaseExpression, value: f.Expression) -> f.Expression:
         match link:
             case cst.Attribute():
-                return f.Attribute(value, link.attr.value)
+                return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
             case cst.Call():
@@ -114,7 +121,7 @@ class Values:
             case cst.Name(value="None" | "True" | "False"):
                 return f.Constant({"None": None, "True": True, "False": False}[node.value])
             case cst.Name():
-                return self._builder.read(node.value)
+                return self._builder.read(identifier(node))
             case cst.SimpleString() | cst.ConcatenatedString():
                 string = string_of(node)
                 return f.OPAQUE if string is None else f.Constant(string)
@@ -141,7 +148,7 @@ class Values:
                     todo += [option.orelse, option.body]
                 case cst.BooleanOperation() | cst.BinaryOperation(operator=cst.BitOr()):
                     todo += [option.right, option.left]
-                case _ if len(options) < MAX_ELEMENTS:
+                case _:
                     options.append(self.of(option))
         options = [option for option in options if option != f.OPAQUE and not isinstance(option, f.Constant)]
         return f.Choice(tuple(options)) if options else f.OPAQUE

@@ -31,7 +31,7 @@ from checkers.resolve.values import (
 MAX_DEPTH = 300
 """Aliases of aliases that are followed; more is reported, never passed over."""
 MAX_ROUNDS = 12
-MAX_VALUES = 64
+MAX_VALUES = 1000
 
 _TYPE_WRAPPERS = frozenset(
     {"Annotated", "ClassVar", "Final", "InitVar", "NotRequired", "Optional", "ReadOnly", "Required", "Union"}
@@ -45,7 +45,7 @@ _CONTEXT_MANAGERS = frozenset({"contextlib.asynccontextmanager", "contextlib.con
 
 
 class TooDeepError(Exception):
-    """A name is defined through more aliases than are followed."""
+    """A name is defined through more aliases, or stands for more values, than are followed."""
 
 
 class Evaluator:
@@ -176,12 +176,15 @@ class Evaluator:
         facts = self.modules.get(module.path or "")
         if module.path is not None and facts is not None:
             values = self.export(module.path, name)
-            if values or facts.exports.get(name):
+            if values:
                 return values
         below = self.layout.find(full, module.path or importer)
         if below is not None:
             return (ProjectModule(self.layout.names[below], below),)
-        return (ProjectModule(full, None),) if self.layout.is_package(full) else ()
+        if self.layout.is_package(full):
+            return (ProjectModule(full, None),)
+        # A folder without ``__init__.py`` never hides a library of its name.
+        return (External(full),) if module.path is None else ()
 
     def _catalogued(self, name: str) -> bool:
         canonical = self.catalog.canonical(name)
@@ -247,14 +250,21 @@ class Evaluator:
         if not isinstance(inner, f.Display):
             held = _held(inner, self.modules[path])
             if held is None:
-                values = self.value(path, inner)
-                return tuple(value for value in values if isinstance(value, LibraryObject | ProjectObject))
+                return self._followed_out(self.value(path, inner))
             inner = held
         elements = inner.elements
         if isinstance(expression, f.Part):
             elements = elements[expression.position : expression.position + 1]
-        values = _union(self.value(path, element) for element in elements)
-        return tuple(value for value in values if isinstance(value, LibraryObject | ProjectObject))
+        return self._followed_out(_union(self.value(path, element) for element in elements))
+
+    def _followed_out(self, values: Values) -> Values:
+        """Without the callables: those were reported where they were put in."""
+        followed = LibraryObject | ProjectObject | ProjectModule
+        return tuple(
+            value
+            for value in values
+            if isinstance(value, followed) or (isinstance(value, External) and not self._catalogued(value.name))
+        )
 
     def _entered(self, path: str, inner: f.Expression) -> Values:
         found: list[Values] = []
@@ -314,12 +324,12 @@ class Evaluator:
         owner = self.modules[path].classes[number]
         members = owner.members.get(name, ())
         attributes = owner.attributes.get(name, ())
-        if members or attributes:
-            found = [self.binding(path, binding) for binding in members]
-            found += [self.value(path, value) for value in attributes]
-            values = _union(found)
-            return _union(self._as_property(value) for value in values) if of_object else values
-        found = []
+        found = [self.binding(path, binding) for binding in members]
+        found += [self.value(path, value) for value in attributes]
+        own = _union(found)
+        if own and all(isinstance(value, ProjectFunction) for value in own):
+            return _union(self._as_property(value) for value in own) if of_object else own
+        found = [own]  # what a class stores under a name does not undo what its bases store there
         for base in owner.bases:
             for value in self.value(path, base):
                 inherited = self._construct(value) if of_object else (value,)
@@ -491,6 +501,10 @@ class Evaluator:
                 return _union(self.instances(path, option) for option in options)
             case f.Item(owner, f.Display(keys)):
                 return self._generic(path, owner, keys)
+            case f.Item(owner, key):
+                return self._generic(path, owner, (key,))
+            case f.Name(load) if (alias := self._type_alias(path, load)) is not None:
+                return self.instances(path, alias)
             case f.Constant(str(text)):
                 return self._quoted(path, text)
             case f.Constant() | f.Opaque():
@@ -500,6 +514,13 @@ class Evaluator:
                     (value,) if isinstance(value, ProjectObject) else self._construct(value)
                     for value in self.value(path, annotation)
                 )
+
+    def _type_alias(self, path: str, load: int) -> f.Item | None:
+        """``P`` of ``P = Optional[Pool]``."""
+        facts = self.modules[path]
+        bindings = [facts.bindings.get(number) for number in facts.loads.get(load, ())]
+        found = [binding.value for binding in bindings if binding is not None and isinstance(binding.value, f.Item)]
+        return found[0] if len(found) == len(bindings) == 1 else None
 
     def _quoted(self, path: str, text: str) -> Values:
         """``cast("Executor", x)``: a type named by a string that no annotation holds."""
@@ -526,13 +547,16 @@ def _union(groups: Iterable[Values]) -> Values:
     for group in groups:
         for value in group:
             found[value] = None
-    return tuple(found)[:MAX_VALUES]
+    if len(found) > MAX_VALUES:
+        raise TooDeepError
+    return tuple(found)
 
 
 def _constant_argument(call: f.Call, position: int) -> str | None:
-    """The string constant that is positional argument ``position``."""
+    """The string constant that is positional argument ``position``, or the first passed as ``name``."""
     positional = [argument.value for argument in call.arguments if argument.keyword is None]
-    value = positional[position] if position < len(positional) else None
+    named = [argument.value for argument in call.arguments if argument.keyword == "name" and position == 0]
+    value = positional[position] if position < len(positional) else next(iter(named), None)
     return value.value if isinstance(value, f.Constant) and isinstance(value.value, str) else None
 
 

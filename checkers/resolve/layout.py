@@ -43,8 +43,8 @@ class Layout:
         other = self.paths.get(name)
         if other is not None and _is_module(path) and _is_module(other):
             self._conflict(name, other, path)
-        if other is None or not _is_module(other):
-            self.paths[name] = path
+        if other is None or not _is_module(other) or base_of(path) == "__init__.py":
+            self.paths[name] = path  # of a module and a package of one name Python takes the package
         self.names[path] = name
         self._note_packages(name)
         base = folder_of(path)

@@ -71,6 +71,7 @@ class SiteFinder:
         self.watch = frozenset(watch)
         self.calls: set[str] = set()
         """``path\\0name`` of the watched names that a file calls."""
+        self._governed: dict[tuple[str, int], list[Entry]] = {}
         self._owners = {entry.name.rpartition(".")[0] for entry in self.catalog.entries}
 
     def sites(self, analysed: Analysed) -> tuple[tuple[Site, ...], tuple[Use, ...]]:
@@ -156,23 +157,28 @@ class SiteFinder:
     def _is_computed(self, path: str, name: str, use: f.Use) -> bool:
         position = _FOLLOWED_WHEN_CONSTANT[name]
         arguments = [argument.value for argument in use.arguments or () if argument.keyword is None]
-        if position < len(arguments) and isinstance(arguments[position], f.Constant):
+        named = [argument.value for argument in use.arguments or () if argument.keyword == "name"]
+        if any(isinstance(value, f.Constant) for value in (*arguments[position : position + 1], *named)):
             return False
         if name != "builtins.getattr":
             return True
         owners = self.evaluator.value(path, arguments[0]) if arguments else ()
         return any(isinstance(o, External) and self.catalog.canonical(o.name) in self._owners for o in owners)
 
-    def governed_bases(self, path: str, number: int, seen: frozenset[ProjectClass] = frozenset()) -> list[Entry]:
+    def governed_bases(self, path: str, number: int) -> list[Entry]:
         """Governed classes that a class of the tree derives from, through classes of the tree."""
-        found: list[Entry] = []
+        key = (path, number)
+        if key in self._governed:
+            return self._governed[key]
+        self._governed[key] = found = []  # a class that derives from itself adds nothing
         for base in self.evaluator.modules[path].classes[number].bases:
             for value in self.evaluator.value(path, base):
-                if isinstance(value, ProjectClass) and value not in seen:
-                    found += self.governed_bases(value.path, value.number, seen | {value})
-                elif isinstance(value, External):
+                if isinstance(value, ProjectClass):
+                    found += self.governed_bases(value.path, value.number)
+                elif isinstance(value, External | Method):
                     found += self._governed_class(self.catalog.canonical(value.name))
-        return list(dict.fromkeys(found))
+        self._governed[key] = list(dict.fromkeys(found))
+        return self._governed[key]
 
     def _governed_class(self, name: str) -> list[Entry]:
         todo, seen = [name], set[str]()
@@ -217,7 +223,9 @@ class SiteFinder:
                 for value in self.evaluator.value(path, function):
                     if isinstance(value, ProjectClass) and self.governed_bases(value.path, value.number):
                         return True
-                    if isinstance(value, External) and self._governed_class(self.catalog.canonical(value.name)):
+                    if isinstance(value, External | Method) and self._governed_class(
+                        self.catalog.canonical(value.name)
+                    ):
                         return True
         return False
 
@@ -232,7 +240,7 @@ class SiteFinder:
             facts = self.evaluator.modules[owner.path].classes[owner.number]
             if value.name in facts.members or owner in seen:
                 continue
-            if value.name in facts.attributes:
+            if any(not isinstance(stored, f.Instance) for stored in facts.attributes.get(value.name, ())):
                 return True
             seen.add(owner)
             bases = [base for expression in facts.bases for base in self.evaluator.value(owner.path, expression)]

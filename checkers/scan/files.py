@@ -149,7 +149,7 @@ class _Walk:
                 first = stream.read(_SHEBANG_BYTES).partition(b"\n")[0]
         except OSError:
             return False
-        return first.startswith(b"#!") and b"python" in first
+        return first.startswith(b"#!") and (b"python" in first or b"uv run" in first)
 
     def _take(self, entry: os.DirEntry[str], path: str) -> None:
         if entry.is_symlink():

@@ -84,6 +84,10 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
         facts = parse(text, job.interest, annotated=any(word in text for word in job.keywords))
     except cst.ParserSyntaxError as error:
         return _unparsable(path, text, notebook, error)
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        broken = Broken("SRC004", "half of a surrogate pair is no character", line, 1)
+        return Analysed(path, None, broken, () if notebook is None else notebook.cells)
     except (RecursionError, MemoryError) as error:
         return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
     if notebook is None:

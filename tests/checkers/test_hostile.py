@@ -191,3 +191,15 @@ def _ticks(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
     except OSError:
         return 0
+
+
+def test_time_does_not_double_with_each_level(tmp_path: Path) -> None:
+    lattice = "import threading\nclass A0(threading.Thread): pass\nclass B0(threading.Thread): pass\n" + "".join(
+        f"class A{n}(A{n - 1}, B{n - 1}): pass\nclass B{n}(A{n - 1}, B{n - 1}): pass\n" for n in range(1, 60)
+    )
+    loops = (
+        "import os\n" + "".join(" " * n + f"for x{n} in y:\n" for n in range(60)) + " " * 60 + "os = os\nos.fork()\n"
+    )
+    found = analyse(tmp_path, {"lattice.py": lattice, "loops.py": loops})
+    assert [site.api for site in found["lattice.py"].sites] == ["threading.Thread"] * 120
+    assert [site.api for site in found["loops.py"].sites] == ["os.fork"]
