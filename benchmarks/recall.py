@@ -233,8 +233,12 @@ def why_no_site(source: Source, node: ast.AST | None, shape: str, sites: Mapping
         return _NEVER[shape]
     if node is None:
         return ""
-    if is_class and isinstance(source.parents.get(node), ast.Attribute):
-        return "an attribute of the class that is not governed itself"
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        if source.last_name(source.ends(parent)) in sites:
+            return "reached through its own dunder: the site is at that name"
+        if is_class:
+            return "an attribute of the class that is not governed itself"
     for child, parent in source.above(node):
         if isinstance(parent, ast.stmt):
             return _why_of_statement(source, child, parent, sites)
