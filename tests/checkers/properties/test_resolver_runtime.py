@@ -186,6 +186,35 @@ FOUND = {
             outer()
             """
     },
+    "global, between other bindings": {
+        "main.py": """\
+            x = governed.run
+            x()
+            def set():
+                global x
+                x = governed.call
+            x = decoy
+            set()
+            x()
+            """
+    },
+    "a walrus in a condition": {
+        "main.py": """\
+            if (g := governed) and g.run():
+                g.call()
+            """
+    },
+    "a name that goes on to its own attribute, twice": {
+        "one.py": "import two as after",
+        "two.py": "from governed import run as after",
+        "main.py": """\
+            import one
+            x = one
+            for _ in (1, 2):
+                x = x.after
+            x()
+            """,
+    },
     "a list of all names made of another": {
         "pkg/__init__.py": "from .one import *\n__all__ = [*one.__all__]",
         "pkg/one.py": "__all__ = ['_hidden']\nfrom governed import run as _hidden",
