@@ -1,0 +1,179 @@
+"""One scheduling pass: all that a picker may see and do."""
+
+from __future__ import annotations
+
+from bisect import insort
+from itertools import groupby
+
+from reference_scheduler.core.allocators import Allocator
+from reference_scheduler.core.amounts import Amount, fits, pack, shortfall, unpack
+from reference_scheduler.core.decisions import Decision, Dispatch, Pend
+from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.ledger import Ledger, Share
+from reference_scheduler.core.limits import Limits
+from reference_scheduler.core.machine import move
+from reference_scheduler.core.model import (
+    FOREVER_US,
+    Attempt,
+    AttemptState,
+    Job,
+    JobState,
+    PendReason,
+)
+
+PASSED_OVER = frozenset({PendReason.LIMIT, PendReason.PAUSED, PendReason.TOO_LARGE})
+"""Reasons that do not make a job the head of the queue: no end of another job it could wait for is known."""
+
+End = tuple[int, int, Job]
+"""Expected end of a live attempt, sequence number of its job, the job."""
+
+
+class Reservation:
+    """The promise to a blocked job: at ``at_us`` it fits, by estimates, and ``extra`` is then left over."""
+
+    __slots__ = ("at_us", "extra", "keys")
+
+    def __init__(self, at_us: int, extra: dict[str, Amount], keys: tuple[str, ...]) -> None:
+        self.at_us = at_us
+        self.extra = extra
+        self.keys = keys
+
+
+class Pass:
+    """The machine at one instant, and the two ways to start a job on it.
+
+    ``releases`` changes whenever something was given back or a limit moved: while it stays the same, a job
+    that did not fit still does not.
+    """
+
+    def __init__(self, ledger: Ledger, allocator: Allocator, limits: Limits, claim_batch: int) -> None:
+        self.now_us = 0
+        self.releases = 0
+        self.ends: list[End] = []
+        self.decisions: list[Decision] = []
+        self.started: list[Job] = []
+        self.ledger = ledger
+        self._allocator = allocator
+        self._limits = limits
+        self._claim_batch = claim_batch
+
+    def begin(self, now_us: int, decisions: list[Decision]) -> None:
+        """Start a new pass that adds to ``decisions``."""
+        self.now_us = now_us
+        self.decisions = decisions
+        self.started = []
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this pass has started as many jobs as one pass may."""
+        return len(self.started) >= self._claim_batch
+
+    def start(self, job: Job) -> PendReason | None:
+        """Start ``job`` if it may and fits: all it asks for or nothing. Return what keeps it otherwise."""
+        reason = self._held_back(job)
+        if reason is not None:
+            return reason
+        shares = self._allocator.place(job.need, job.spec.tasks, self.ledger.free)
+        if shares is None:
+            return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
+        self._dispatch(job, shares)
+        return None
+
+    def backfill(self, job: Job, reservation: Reservation) -> PendReason | None:
+        """Start ``job`` if, besides, that cannot delay ``reservation``.
+
+        It cannot if ``job`` ends by then, or if it takes only what is left over then, which it uses up.
+        """
+        reason = self._held_back(job)
+        if reason is not None:
+            return reason
+        shares = self._allocator.place(job.need, job.spec.tasks, self.ledger.free)
+        if shares is None:
+            return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
+        if job.estimate_us > reservation.at_us - self.now_us:
+            extra = reservation.extra
+            if not all(fits(amount, extra[worker]) for worker, amount in shares):
+                return PendReason.RESERVATION
+            if any(key in reservation.keys for key in job.keys):
+                return PendReason.RESERVATION
+            for worker, amount in shares:
+                extra[worker] -= amount
+        self._dispatch(job, shares)
+        return None
+
+    def reserve(self, job: Job) -> Reservation | None:
+        """Return the earliest time at which ``job`` fits if all attempts end as estimated; ``None`` if never.
+
+        Attempts past their estimate are taken to end now.
+        """
+        free = dict(self.ledger.free)
+        held = {key for key in job.keys if key in self.ledger.holders}
+        for end_us, ending in groupby(self.ends, key=_end_time):
+            for _, _, other in ending:
+                attempt = other.attempt
+                if attempt is None:
+                    continue
+                held.difference_update(attempt.keys)
+                for worker, resources in attempt.allocation:
+                    if worker in free:
+                        free[worker] += pack(resources)
+            shares = None if held else self._allocator.place(job.need, job.spec.tasks, free)
+            if shares is not None:
+                for worker, amount in shares:
+                    free[worker] -= amount
+                return Reservation(max(end_us, self.now_us), free, job.keys)
+        return None
+
+    def possible(self, job: Job) -> bool:
+        """Return whether ``job`` would fit if nothing else ran."""
+        return self._allocator.place(job.need, job.spec.tasks, self.ledger.available()) is not None
+
+    def pend(self, job: Job, reason: PendReason) -> None:
+        """Record why ``job`` waits, and say so if that is news."""
+        if reason is job.reason or reason is PendReason.BATCH:
+            return
+        job.reason = reason
+        job.detail = self.detail(job, reason)
+        self.decisions.append(Pend(job.spec.id, reason, job.detail))
+
+    def detail(self, job: Job, reason: PendReason) -> str:
+        """Say ``reason`` with the numbers of this moment."""
+        if reason is PendReason.RESOURCES:
+            return shortfall(job.total, sum(self.ledger.free.values()))
+        if reason is PendReason.TOO_LARGE:
+            return shortfall(job.total, sum(self.ledger.available().values()))
+        if reason is PendReason.EXCLUSIVITY:
+            key = self.ledger.held_key(job.keys) or ""
+            return f"{key} is held by job {self.ledger.holders.get(key)!r}"
+        if reason is PendReason.RESERVATION:
+            return "would delay a job that waits for a wider place"
+        blocked = self._limits.blocks(job)
+        return blocked[1] if blocked else ""
+
+    def _held_back(self, job: Job) -> PendReason | None:
+        if self.exhausted:
+            return PendReason.BATCH
+        blocked = self._limits.blocks(job)
+        if blocked:
+            return blocked[0]
+        if job.keys and self.ledger.held_key(job.keys):
+            return PendReason.EXCLUSIVITY
+        return None
+
+    def _dispatch(self, job: Job, shares: tuple[Share, ...]) -> None:
+        invariant(job.attempt is None, "a job has two live attempts", job.spec.id)
+        self.ledger.acquire(job.spec.id, shares, job.keys)
+        move(job, JobState.RUNNING)
+        allocation = tuple([(worker, unpack(amount)) for worker, amount in shares])
+        job.attempts += 1
+        job.reason, job.detail, job.reserved_us = None, "", None
+        end_us = min(self.now_us + job.estimate_us, FOREVER_US)
+        job.attempt = Attempt(job.attempts, AttemptState.ADMITTED, self.now_us, end_us, allocation, job.keys)
+        self._limits.started(job)
+        insort(self.ends, (end_us, job.seq, job))
+        self.started.append(job)
+        self.decisions.append(Dispatch(job.spec.id, job.attempts, allocation))
+
+
+def _end_time(end: End) -> int:
+    return end[0]

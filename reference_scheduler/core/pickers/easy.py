@@ -1,0 +1,110 @@
+"""EASY backfilling.
+
+Source: Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995); Mu'alem and Feitelson, IEEE TPDS 12(6), 2001.
+"""
+
+from __future__ import annotations
+
+from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.model import Job, PendReason
+from reference_scheduler.core.passes import Pass, Reservation
+from reference_scheduler.core.pickers.base import OrderedPicker
+
+
+class EasyPicker(OrderedPicker):
+    """First come first served; behind a blocked head, jobs start that cannot delay it.
+
+    The head's reservation is its *shadow time*, the earliest at which it fits by estimates, and the *extra*
+    resources left over then.
+    """
+
+    name = "easy"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fresh: list[Job] = []
+        self._head: Job | None = None
+        self._reservation: Reservation | None = None
+        self._releases = -1
+
+    def candidates(self, jobs: list[Job]) -> list[Job]:
+        """Return ``jobs``, given in queue order, in the order in which they are tried."""
+        return jobs
+
+    def add(self, job: Job) -> None:
+        """See :class:`Picker`."""
+        super().add(job)
+        if self._queue[-1][2] is job:
+            self._fresh.append(job)
+        else:
+            self._head = None  # one that was tried already may now be behind this one
+
+    def remove(self, job: Job) -> None:
+        """See :class:`Picker`."""
+        super().remove(job)
+        self._head = None
+
+    def run(self, view: Pass) -> None:
+        """See :class:`Picker`.
+
+        While nothing is given back, the shadow time stands and those that were refused stay refused, so only
+        the jobs that came since the last pass are tried.
+        """
+        if self._is_current(view):
+            jobs = self._fresh
+        else:
+            index = self.start_heads(view)
+            self._head = None if index is None else self._queue[index][2]
+            self._reservation = None if self._head is None else view.reserve(self._head)
+            self._releases = view.releases
+            jobs = [] if index is None else [entry[2] for entry in self._queue[index + 1 :]]
+        self._fresh = []
+        head, reservation = self._head, self._reservation
+        if head is None or reservation is None:
+            return
+        head.reserved_us = reservation.at_us
+        self._backfill(view, head, reservation, jobs)
+        if view.exhausted:
+            self._head = None
+
+    def _is_current(self, view: Pass) -> bool:
+        reservation = self._reservation
+        return (
+            self._head is not None
+            and reservation is not None
+            and self._releases == view.releases
+            and view.now_us < reservation.at_us
+        )
+
+    def _backfill(self, view: Pass, head: Job, reservation: Reservation, jobs: list[Job]) -> None:
+        before = len(view.started)
+        for job in self.candidates(jobs):
+            reason = view.backfill(job, reservation)
+            if reason is None:
+                self._drop(job)
+            elif job.reason is None:
+                view.pend(job, PendReason.BEHIND if reason is PendReason.RESOURCES else reason)
+        if len(view.started) > before:
+            again = view.reserve(head)
+            invariant(
+                again is not None and again.at_us <= reservation.at_us,
+                "a backfilled job delays the reservation",
+                head.spec.id,
+            )
+
+    def _drop(self, job: Job) -> None:
+        del self._queue[self.place(job) - 1]
+
+
+class EasyShortestPicker(EasyPicker):
+    """EASY, but the shortest by estimate are tried first for backfilling.
+
+    Source: Tsafrir, Etsion and Feitelson, "Backfilling using system-generated predictions", IEEE TPDS 18(6),
+    2007 (there called EASY-SJBF).
+    """
+
+    name = "easy-sjf"
+
+    def candidates(self, jobs: list[Job]) -> list[Job]:
+        """See :class:`EasyPicker`."""
+        return sorted(jobs, key=lambda job: (job.estimate_us, job.seq))
