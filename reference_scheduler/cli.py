@@ -65,8 +65,9 @@ def simulate(
 ) -> None:
     """Run TRACE through the scheduler in virtual time.
 
-    TRACE is in the Standard Workload Format, CSV with the header job,submit,run,procs,estimate (.csv), or JSON
-    Lines (.jsonl), each also gzipped (.gz). Exit status: 0 done, 1 the comparison differs, 2 bad usage or trace.
+    TRACE is in the Standard Workload Format, CSV with the header job,submit,run,procs,estimate (.csv), or
+    JSON Lines (.jsonl), each also gzipped (.gz). Exit status: 0 done, 1 the comparison differs, 2 bad usage
+    or trace.
     """
     try:
         workload = read_workload(trace, processors)

@@ -26,14 +26,14 @@ class _Decision(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     job: str
 
 
-class Dispatch(_Decision):
+class Dispatch(_Decision, frozen=True):
     """Start attempt ``attempt`` on what ``allocation`` names; it holds that until its end is reported."""
 
     attempt: int
     allocation: Allocation
 
 
-class Pend(_Decision):
+class Pend(_Decision, frozen=True):
     """The job waits for a new reason; ``detail`` has the numbers at this moment."""
 
     reason: PendReason
@@ -48,27 +48,27 @@ class Victim(msgspec.Struct, frozen=True):
     workers: tuple[str, ...]
 
 
-class Preempt(_Decision):
+class Preempt(_Decision, frozen=True):
     """Stop ``victims`` for the sake of ``job``; each end is reported as interrupted."""
 
     victims: tuple[Victim, ...]
     reason: str
 
 
-class Reject(_Decision):
+class Reject(_Decision, frozen=True):
     """The submission or update is refused and leaves no trace."""
 
     code: RejectCode
     reason: str
 
 
-class Expire(_Decision):
+class Expire(_Decision, frozen=True):
     """The job did not start before its deadline and never will."""
 
     reason: str
 
 
-class Requeue(_Decision):
+class Requeue(_Decision, frozen=True):
     """Attempt ``attempt`` is over and the job waits again, at least until ``not_before_us``."""
 
     attempt: int
@@ -76,7 +76,7 @@ class Requeue(_Decision):
     reason: str
 
 
-class Cancel(_Decision):
+class Cancel(_Decision, frozen=True):
     """Stop attempt ``attempt``, or, if that is 0, the job had no attempt and is cancelled already."""
 
     attempt: int

@@ -19,13 +19,13 @@ class _Event(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=
     run_pass: bool = True
 
 
-class ConfigLoaded(_Event):
+class ConfigLoaded(_Event, frozen=True):
     """The first event of any stream; later ones replace the configuration."""
 
     config: Config
 
 
-class JobSubmitted(_Event):
+class JobSubmitted(_Event, frozen=True):
     """A job, or, with ``array_size`` > 0, that many equal ones named ``id[0]``, ``id[1]``, ….
 
     At most ``array_running`` of them run at once (0: no such limit). The array's id can be depended on and
@@ -37,14 +37,14 @@ class JobSubmitted(_Event):
     array_running: int = 0
 
 
-class JobUpdated(_Event):
+class JobUpdated(_Event, frozen=True):
     """A job that has not ended gets new fields; ``changed`` names them, ``job`` is the whole result."""
 
     job: JobSpec
     changed: tuple[str, ...]
 
 
-class JobStateChanged(_Event):
+class JobStateChanged(_Event, frozen=True):
     """An executor says what became of attempt ``attempt``: it runs, or it ended in state ``new``."""
 
     job: str
@@ -55,14 +55,14 @@ class JobStateChanged(_Event):
     failure: Failure = Failure.UNKNOWN
 
 
-class CancelRequested(_Event):
+class CancelRequested(_Event, frozen=True):
     """Someone wants a job or an array gone."""
 
     job: str
     reason: str = ""
 
 
-class WorkerUpdated(_Event):
+class WorkerUpdated(_Event, frozen=True):
     """A worker joins, or says anew what it has and whether it takes work."""
 
     worker: str
@@ -70,20 +70,20 @@ class WorkerUpdated(_Event):
     accepting: bool = True
 
 
-class WorkerLost(_Event):
+class WorkerLost(_Event, frozen=True):
     """A worker and all that ran on it is gone."""
 
     worker: str
 
 
-class ResourcesChanged(_Event):
+class ResourcesChanged(_Event, frozen=True):
     """The budget of a known worker is set by hand; below its use, it takes nothing until it is back under."""
 
     worker: str
     capacity: Resources
 
 
-class QueueConfigured(_Event):
+class QueueConfigured(_Event, frozen=True):
     """A named queue is paused, resumed or limited."""
 
     queue: str
@@ -91,7 +91,7 @@ class QueueConfigured(_Event):
     max_running: int | None = None
 
 
-class UsageReported(_Event):
+class UsageReported(_Event, frozen=True):
     """What an attempt was seen to use; told apart from what it holds, never added to it."""
 
     job: str
@@ -99,13 +99,13 @@ class UsageReported(_Event):
     used: Resources
 
 
-class GenerationStarted(_Event):
+class GenerationStarted(_Event, frozen=True):
     """The scheduler was started anew: whatever ran under an earlier generation runs no longer."""
 
     generation: str
 
 
-class Tick(_Event):
+class Tick(_Event, frozen=True):
     """Time has passed; due at ``next_due``."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import (
     Config,
     Job,
@@ -73,6 +74,11 @@ class Limits:
         """Count the end of the attempt of ``job``."""
         for scope in self._scopes:
             self._running[scope, _value(scope, job)] -= 1
+
+    def audit(self, live: Iterable[Job]) -> None:
+        """Recount from the ``live`` jobs and compare."""
+        counted = Counter((scope, _value(scope, job)) for job in live for scope in self._scopes)
+        invariant(counted == +self._running, "live attempts per scope are miscounted", counted, self._running)
 
 
 def _value(scope: str, job: Job) -> str:

@@ -267,33 +267,32 @@ class JobRecord(msgspec.Struct, omit_defaults=True):
     array: str = ""
 
 
-class Job(JobRecord, kw_only=True):
-    """A record with what follows from its ``spec``, in the form the inner loops want. Only the core changes it.
+class Job(JobRecord):
+    """A record with what follows from its ``spec``, in the form the inner loops want.
 
-    ``need`` is per task; ``total`` over all tasks.
+    ``need`` is per task; ``total`` over all tasks. Only the core changes it.
     """
 
-    need: Amount
-    total: Amount
-    keys: tuple[str, ...]
-    estimate_us: int
+    need: Amount = 0
+    total: Amount = 0
+    keys: tuple[str, ...] = ()
+    estimate_us: int = 0
 
     @classmethod
     def of(cls, spec: JobSpec, seq: int, now_us: int, array: str = "") -> Job:
         """Return the job for a newly submitted ``spec`` that has no :func:`spec_error`."""
+        job = cls(spec, seq, now_us, not_before_us=spec.not_before_us, array=array)
+        job.respecify(spec)
+        return job
+
+    def respecify(self, spec: JobSpec) -> None:
+        """Take over ``spec`` and what follows from it."""
         request = spec.effective_request
-        need = pack(request.resources)
-        return cls(
-            spec,
-            seq,
-            now_us,
-            not_before_us=spec.not_before_us,
-            array=array,
-            need=need,
-            total=need * spec.tasks,
-            keys=request.keys,
-            estimate_us=FOREVER_US if spec.estimate_us is None else spec.estimate_us,
-        )
+        self.spec = spec
+        self.need = pack(request.resources)
+        self.total = self.need * spec.tasks
+        self.keys = request.keys
+        self.estimate_us = FOREVER_US if spec.estimate_us is None else spec.estimate_us
 
     @classmethod
     def revived(cls, record: JobRecord) -> Job:

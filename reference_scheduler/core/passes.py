@@ -46,15 +46,20 @@ class Pass:
     that did not fit still does not.
     """
 
-    def __init__(self, ledger: Ledger, allocator: Allocator, limits: Limits, claim_batch: int) -> None:
+    def __init__(self, ledger: Ledger, limits: Limits, allocator: Allocator) -> None:
         self.now_us = 0
         self.releases = 0
         self.ends: list[End] = []
         self.decisions: list[Decision] = []
         self.started: list[Job] = []
         self.ledger = ledger
-        self._allocator = allocator
+        self.allocator = allocator
         self._limits = limits
+        self._claim_batch = 0
+
+    def configure(self, allocator: Allocator, claim_batch: int) -> None:
+        """Place with ``allocator``, and start at most ``claim_batch`` jobs in one pass."""
+        self.allocator = allocator
         self._claim_batch = claim_batch
 
     def begin(self, now_us: int, decisions: list[Decision]) -> None:
@@ -73,7 +78,7 @@ class Pass:
         reason = self._held_back(job)
         if reason is not None:
             return reason
-        shares = self._allocator.place(job.need, job.spec.tasks, self.ledger.free)
+        shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
             return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
         self._dispatch(job, shares)
@@ -87,7 +92,7 @@ class Pass:
         reason = self._held_back(job)
         if reason is not None:
             return reason
-        shares = self._allocator.place(job.need, job.spec.tasks, self.ledger.free)
+        shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
             return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
         if job.estimate_us > reservation.at_us - self.now_us:
@@ -117,7 +122,7 @@ class Pass:
                 for worker, resources in attempt.allocation:
                     if worker in free:
                         free[worker] += pack(resources)
-            shares = None if held else self._allocator.place(job.need, job.spec.tasks, free)
+            shares = None if held else self.allocator.place(job.need, job.spec.tasks, free)
             if shares is not None:
                 for worker, amount in shares:
                     free[worker] -= amount
@@ -126,7 +131,7 @@ class Pass:
 
     def possible(self, job: Job) -> bool:
         """Return whether ``job`` would fit if nothing else ran."""
-        return self._allocator.place(job.need, job.spec.tasks, self.ledger.available()) is not None
+        return self.allocator.place(job.need, job.spec.tasks, self.ledger.available()) is not None
 
     def pend(self, job: Job, reason: PendReason) -> None:
         """Record why ``job`` waits, and say so if that is news."""

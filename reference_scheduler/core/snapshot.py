@@ -54,7 +54,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     jobs: tuple[JobRecord, ...]
     arrays: tuple[tuple[str, ArrayRecord], ...]
     outcomes: tuple[tuple[str, Outcome], ...]
-    accepted: int
     next_seq: int
     beneficiary: str
     unfinished: bool

@@ -14,7 +14,7 @@ from reference_scheduler.core.model import SECOND_US, Priority
 BOUND_S = 10
 """Shorter run times count as this long in the bounded slowdown (Feitelson et al., JSSPP 1997)."""
 
-Metrics: TypeAlias = dict[str, "int | float | None | dict[str, Metrics]"]
+Metrics: TypeAlias = dict[str, "int | float | dict[str, Metrics] | None"]
 
 
 class JobRun(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Schedule(msgspec.Struct, frozen=True):
 def metrics(schedule: Schedule, elapsed_s: float) -> Metrics:
     """Return the measures of ``schedule``, times in seconds; ``elapsed_s`` is what computing it took.
 
-    Wait is start − submit; bounded slowdown max(1, (wait + run) / max(run, 10 s)); makespan last end − first
+    Wait is start - submit; bounded slowdown max(1, (wait + run) / max(run, 10 s)); makespan last end - first
     submit; utilisation Σ processors·run / (processors of the machine · makespan).
     """
     runs = schedule.runs

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def read_workload(path: Path, processors: int | None = None) -> Workload:
-    """Read a trace in the format that its name says: ``.csv``, ``.jsonl``, anything else is SWF; each ``.gz`` too.
+    """Read a trace in the format its name says: ``.csv``, ``.jsonl``, else SWF; each also with ``.gz``.
 
     Args:
         path: the trace.

@@ -36,16 +36,15 @@ def read_jsonl(path: Path, processors: int | None = None) -> Workload:
     """
     jobs: list[TimedJob] = []
     header: _Header | None = None
-    number = 0
     with open_trace(path) as stream:
-        try:
-            for number, line in enumerate(stream, 1):
+        for number, line in enumerate(stream, 1):
+            try:
                 if header is None:
                     header = msgspec.json.decode(line, type=_Header)
                 else:
                     jobs.append(msgspec.json.decode(line, type=TimedJob))
-        except (msgspec.DecodeError, ValueError) as error:
-            raise WorkloadError(f"{path}:{number}: {error}") from error
+            except msgspec.DecodeError as error:
+                raise WorkloadError(f"{path}:{number}: {error}") from error
     if header is None or (header.format, header.version) != (_FORMAT, _VERSION) or not header.workers:
         raise WorkloadError(f"{path}:1: not a workload of version {_VERSION} with at least one worker")
     workers = header.workers

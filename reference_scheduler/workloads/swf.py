@@ -25,9 +25,9 @@ _FIELDS = 18
 def read_swf(path: Path, processors: int | None = None) -> Workload:
     """Read a trace in SWF, also gzipped.
 
-    Processors of a job are those allocated if known, else those requested, at most the machine's (``MaxProcs``
-    of the header, else ``MaxNodes``, else no bound). Its estimate is the larger of requested and actual time.
-    Rows without positive run time or processors are skipped and counted.
+    Processors of a job are those allocated if known, else those requested, at most the machine's
+    (``MaxProcs`` of the header, else ``MaxNodes``, else no bound). Its estimate is the larger of requested
+    and actual time. Rows without positive run time or processors are skipped and counted.
 
     Raises:
         WorkloadError: a row has a field that is no number.

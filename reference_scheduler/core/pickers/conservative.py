@@ -119,12 +119,14 @@ class ConservativePicker(OrderedPicker):
             reserved_us = job.reserved_us
             if reserved_us is not None:
                 profile.give(job.total, reserved_us, reserved_us + _length(job))
-                self._put(profile, job, now_us)
-                invariant(job.reserved_us <= reserved_us, "a reservation moved back", job.spec.id)
+                invariant(
+                    self._put(profile, job, now_us) <= reserved_us, "a reservation moved back", job.spec.id
+                )
 
-    def _put(self, profile: Profile, job: Job, now_us: int) -> None:
+    def _put(self, profile: Profile, job: Job, now_us: int) -> int:
         job.reserved_us = start = profile.earliest(job.total, _length(job), now_us)
         profile.take(job.total, start, start + _length(job))
+        return start
 
     def _rebuild(self, view: Pass) -> Profile:
         """Return a profile of what runs; an attempt past its estimate counts as never ending."""

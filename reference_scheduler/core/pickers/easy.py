@@ -24,6 +24,7 @@ class EasyPicker(OrderedPicker):
         super().__init__()
         self._fresh: list[Job] = []
         self._head: Job | None = None
+        self._promised: Job | None = None
         self._reservation: Reservation | None = None
         self._releases = -1
 
@@ -34,6 +35,8 @@ class EasyPicker(OrderedPicker):
     def add(self, job: Job) -> None:
         """See :class:`Picker`."""
         super().add(job)
+        if job.reserved_us is not None:
+            self._promised = job  # after a restore
         if self._queue[-1][2] is job:
             self._fresh.append(job)
         else:
@@ -43,6 +46,8 @@ class EasyPicker(OrderedPicker):
         """See :class:`Picker`."""
         super().remove(job)
         self._head = None
+        if job is self._promised:
+            self._promised = None
 
     def run(self, view: Pass) -> None:
         """See :class:`Picker`.
@@ -60,12 +65,19 @@ class EasyPicker(OrderedPicker):
             jobs = [] if index is None else [entry[2] for entry in self._queue[index + 1 :]]
         self._fresh = []
         head, reservation = self._head, self._reservation
+        self._promise(head, reservation)
         if head is None or reservation is None:
             return
-        head.reserved_us = reservation.at_us
         self._backfill(view, head, reservation, jobs)
         if view.exhausted:
             self._head = None
+
+    def _promise(self, head: Job | None, reservation: Reservation | None) -> None:
+        if self._promised is not None:
+            self._promised.reserved_us = None
+        self._promised = head
+        if head is not None:
+            head.reserved_us = None if reservation is None else reservation.at_us
 
     def _is_current(self, view: Pass) -> bool:
         reservation = self._reservation

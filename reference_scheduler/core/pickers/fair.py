@@ -74,7 +74,7 @@ class FairPicker:
             return None
         lane = self._queue.lane_of(holder)
         if lane.head is not holder:
-            self._holder = None  # an older job of its lane came back and has the turn
+            self._let_go()  # an older job of its lane came back and has the turn
             return None
         reason = view.start(holder)
         if reason is None:
@@ -82,7 +82,7 @@ class FairPicker:
             return None
         view.pend(holder, reason)
         if reason in PASSED_OVER:
-            self._holder = None
+            self._let_go()
             return None
         return self._hold(view, holder)
 
@@ -91,6 +91,11 @@ class FairPicker:
         self._holder = None if reservation is None else job
         job.reserved_us = None if reservation is None else reservation.at_us
         return reservation
+
+    def _let_go(self) -> None:
+        if self._holder is not None:
+            self._holder.reserved_us = None
+            self._holder = None
 
     def _serve(self, view: Pass, lane: Lane) -> None:
         if lane.head is self._holder:

@@ -104,7 +104,7 @@ class WaitingPicker(OrderedPicker):
 
 
 class Wfp3Picker(WaitingPicker):
-    """``−(w/r)³·n``: ``w`` waited, ``r`` estimate, ``n`` processors.
+    """``-(w/r)³·n``: ``w`` waited, ``r`` estimate, ``n`` processors.
 
     Source: Tang, Lan, Desai and Buettner, "Fault-aware, utility-based job scheduling on Blue Gene/P",
     CLUSTER'09.
@@ -118,7 +118,7 @@ class Wfp3Picker(WaitingPicker):
 
 
 class UnicepPicker(WaitingPicker):
-    """``−w/(log2(n)·r)``; a job of one processor, whose logarithm is 0, comes before all others.
+    """``-w/(log2(n)·r)``; a job of one processor, whose logarithm is 0, comes before all others.
 
     Source: as for :class:`Wfp3Picker`.
     """
