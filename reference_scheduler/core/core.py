@@ -45,7 +45,7 @@ from reference_scheduler.core.model import (
     JobState,
     PendReason,
     QueueSettings,
-    spec_error,
+    check_bounds,
 )
 from reference_scheduler.core.passes import Pass
 from reference_scheduler.core.pickers import PICKERS, Picker
@@ -253,8 +253,7 @@ class SchedulerCore:
                 self._generation_started(event)
 
     def _check(self, event: Event) -> None:
-        if not -MAX_TIME_US <= event.at <= MAX_TIME_US:
-            raise ValueError(f"at must be between -{MAX_TIME_US} and {MAX_TIME_US}, got {event.at}")
+        check_bounds("at", event.at, -MAX_TIME_US, MAX_TIME_US)
         if isinstance(event, WorkerUpdated | ResourcesChanged):
             self._check_capacity(event.worker, event.capacity)
         elif isinstance(event, ConfigLoaded):
@@ -287,11 +286,8 @@ class SchedulerCore:
         """Return why a submission is refused, ``None`` if nothing speaks against it."""
         if not self.config.enabled:
             return RejectCode.DISABLED, "the scheduler is disabled"
-        error = spec_error(spec)
-        if error is None and not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
-            error = f"array_size and array_running must be between 0 and {MAX_ARRAY}"
-        if error is not None:
-            return RejectCode.INVALID, error
+        if not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
+            return RejectCode.INVALID, f"array_size and array_running must be between 0 and {MAX_ARRAY}"
         jobs = self._jobs
         for name in (spec.id, *(f"{spec.id}[{index}]" for index in range(array_size))):
             if jobs.is_known(name):
@@ -303,9 +299,9 @@ class SchedulerCore:
         full = overflow(self.config, spec, max(array_size, 1), waiting, jobs.open.values())
         if full is not None:
             return RejectCode.QUEUE_FULL, full
-        job = Job.of(spec, 0, jobs.now_us)
-        if self._ledger.capacity and not self._view.possible(job):
-            return RejectCode.IMPOSSIBLE, self._view.detail(job, PendReason.TOO_LARGE)
+        need = pack(spec.effective_request.resources)
+        if self._ledger.capacity and not self._view.possible(need, spec.tasks):
+            return RejectCode.IMPOSSIBLE, self._view.lacking(need * spec.tasks)
         return None
 
     def _job_updated(self, event: JobUpdated) -> None:
@@ -317,11 +313,9 @@ class SchedulerCore:
             return
         fields = JobSpec.__struct_fields__
         different = {name for name in fields if getattr(new, name) != getattr(job.spec, name)}
-        error = spec_error(new)
         if not different <= set(event.changed) - _FIXED_FIELDS:
-            error = "an update may change only the fields it names, and no id or dependency"
-        if error is not None:
-            jobs.decisions.append(Reject(new.id, RejectCode.INVALID, error))
+            reason = "an update may change only the fields it names, and no id or dependency"
+            jobs.decisions.append(Reject(new.id, RejectCode.INVALID, reason))
             return
         jobs.update(job, new)
         self._configure_limits()

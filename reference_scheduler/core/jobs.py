@@ -68,7 +68,9 @@ class JobTable:
         self.arrays, self.outcomes = dict(snapshot.arrays), dict(snapshot.outcomes)
         self._accepted = len(self.open) + len(self.arrays) + len(self.outcomes)
         for job in self.open.values():
-            self.set_timers(job)
+            self._watch_deadline(job)
+            if job.state is JobState.SCHEDULED:
+                self.set_timer(job.not_before_us, job)
             if job.attempt is not None:
                 insort(self._view.ends, (job.attempt.expected_end_us, job.seq, job))
             for target in dependencies(job.spec):
@@ -111,7 +113,7 @@ class JobTable:
             self.propagate()
         else:
             self.enqueue(job)
-            self.set_timers(job)
+            self._watch_deadline(job)
 
     def enqueue(self, job: Job) -> None:
         """Put a job that has no attempt where it has to wait."""
@@ -121,6 +123,7 @@ class JobTable:
             self._tell(job, PendReason.DEPENDENCY, f"{job.unmet} other jobs have to end first")
         elif job.not_before_us > self.now_us:
             move(job, JobState.SCHEDULED)
+            self.set_timer(job.not_before_us, job)
             self._tell(job, PendReason.TIME, f"may start from {job.not_before_us} us on")
         else:
             if job.state in (JobState.BLOCKED, JobState.SCHEDULED) and job.attempts == 0:
@@ -137,7 +140,11 @@ class JobTable:
         job.respecify(spec)
         if job.attempt is None:
             self.enqueue(job)
-            self.set_timers(job)
+            self._watch_deadline(job)
+
+    def _watch_deadline(self, job: Job) -> None:
+        if job.spec.deadline_us is not None and job.attempts == 0:
+            self.set_timer(job.spec.deadline_us, job)
 
     def _tell(self, job: Job, reason: PendReason, detail: str) -> None:
         job.reason, job.detail = reason, detail
@@ -153,7 +160,6 @@ class JobTable:
         job.not_before_us = self.now_us + pause_us
         self.decisions.append(Requeue(job.spec.id, attempt.number, job.not_before_us, reason))
         self.enqueue(job)
-        self.set_timers(job)
 
     def end_attempt(self, job: Job, attempt: Attempt) -> None:
         """Give back all that the attempt holds; the job is then to be settled or requeued."""
@@ -267,12 +273,9 @@ class JobTable:
 
     # Time.
 
-    def set_timers(self, job: Job) -> None:
-        """Be woken when the job may start or expires."""
-        if job.state is JobState.SCHEDULED:
-            heappush(self._timers, (job.not_before_us, job.seq, job.spec.id))
-        if job.spec.deadline_us is not None and job.attempts == 0:
-            heappush(self._timers, (job.spec.deadline_us, job.seq, job.spec.id))
+    def set_timer(self, due_us: int, job: Job) -> None:
+        """Be woken at ``due_us``, when ``job`` may start or expires."""
+        heappush(self._timers, (due_us, job.seq, job.spec.id))
 
     def next_timer(self) -> int | None:
         """Return when the first timer is due."""

@@ -18,7 +18,14 @@ FOREVER_US = 1 << 62
 MAX_TIME_US = 1 << 61
 """Times and durations given from outside stay below this, so that sums stay below ``FOREVER_US``."""
 MAX_TASKS = 1 << 20
+MAX_ATTEMPTS = 1000
 MAX_ARRAY = 1 << 16
+
+
+def check_bounds(name: str, value: int, low: int, high: int) -> None:
+    """Raise ValueError naming the bounds unless ``low`` <= ``value`` <= ``high``."""
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, got {value}")
 
 
 class Priority(StrEnum):
@@ -160,6 +167,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     ``max_attempts`` bounds the attempts that ended in a failure listed in ``retry_on``;
     ``max_interruptions`` bounds those that a restart or a lost worker cut short, so that a job that
     brings its host down cannot do so for ever. ``jitter_permille`` widens the pause by at most that share.
+
+    Raises:
+        ValueError: a field is out of bounds; the message names both.
     """
 
     max_attempts: int = 1
@@ -170,6 +180,13 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     jitter_permille: int = 100
     retry_on: tuple[Failure, ...] = (Failure.TRANSIENT, Failure.TIMEOUT)
 
+    def __post_init__(self) -> None:
+        check_bounds("retry.max_attempts", self.max_attempts, 1, MAX_ATTEMPTS)
+        check_bounds("retry.max_interruptions", self.max_interruptions, 0, MAX_ATTEMPTS)
+        check_bounds("retry.base_us", self.base_us, 0, MAX_TIME_US)
+        check_bounds("retry.cap_us", self.cap_us, 0, MAX_TIME_US)
+        check_bounds("retry.jitter_permille", self.jitter_permille, 0, 1000)
+
 
 class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job as it was asked for.
@@ -177,6 +194,9 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     A job is ``tasks`` equal shares of ``request`` that run together or not at all. ``estimate_us`` is the
     promised upper bound of its run time, ``None`` if nobody knows. It starts at ``not_before_us`` at the
     earliest and expires unless it has first started before ``deadline_us``.
+
+    Raises:
+        ValueError: a field is out of bounds; the message names both.
     """
 
     id: str
@@ -197,34 +217,19 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     idempotency: Idempotency = Idempotency.CONDITIONAL
     retry: RetryPolicy = RetryPolicy()
 
+    def __post_init__(self) -> None:
+        check_bounds("length of id", len(self.id), 1, 256)
+        check_bounds("tasks", self.tasks, 1, MAX_TASKS)
+        check_bounds("estimate_us", self.estimate_us or 0, 0, MAX_TIME_US)
+        check_bounds("not_before_us", self.not_before_us, 0, MAX_TIME_US)
+        check_bounds("deadline_us", self.deadline_us or 0, 0, MAX_TIME_US)
+        for name, quantity in zip(Resources._fields, self.effective_request.resources, strict=True):
+            check_bounds(f"{name} over all tasks", quantity * self.tasks, 0, MAX_QUANTITY)
+
     @property
     def effective_request(self) -> ResourceRequest:
         """The request, or else the default of the job's kind (that of ``shell`` for unknown kinds)."""
         return self.request or DEFAULT_REQUESTS.get(self.kind) or DEFAULT_REQUESTS["shell"]
-
-
-def spec_error(spec: JobSpec) -> str | None:
-    """Return what is wrong with ``spec`` by itself, or ``None``."""
-    retry = spec.retry
-    bounds = (
-        ("id length", len(spec.id), 1, 256),
-        ("tasks", spec.tasks, 1, MAX_TASKS),
-        ("estimate_us", spec.estimate_us or 0, 0, MAX_TIME_US),
-        ("not_before_us", spec.not_before_us, 0, MAX_TIME_US),
-        ("deadline_us", spec.deadline_us or 0, 0, MAX_TIME_US),
-        ("retry.max_attempts", retry.max_attempts, 1, 1000),
-        ("retry.max_interruptions", retry.max_interruptions, 0, 1000),
-        ("retry.base_us", retry.base_us, 0, MAX_TIME_US),
-        ("retry.cap_us", retry.cap_us, 0, MAX_TIME_US),
-        ("retry.jitter_permille", retry.jitter_permille, 0, 1000),
-    )
-    for name, value, low, high in bounds:
-        if not low <= value <= high:
-            return f"{name} must be between {low} and {high}, got {value}"
-    for name, quantity in zip(Resources._fields, spec.effective_request.resources, strict=True):
-        if not 0 <= quantity * spec.tasks <= MAX_QUANTITY:
-            return f"{name} over all tasks must be between 0 and {MAX_QUANTITY}, got {quantity * spec.tasks}"
-    return None
 
 
 Allocation: TypeAlias = tuple[tuple[str, Resources], ...]
@@ -280,7 +285,7 @@ class Job(JobRecord):
 
     @classmethod
     def of(cls, spec: JobSpec, seq: int, now_us: int, array: str = "") -> Job:
-        """Return the job for a newly submitted ``spec`` that has no :func:`spec_error`."""
+        """Return the job for a newly submitted ``spec``."""
         job = cls(spec, seq, now_us, not_before_us=spec.not_before_us, array=array)
         job.respecify(spec)
         return job
@@ -377,8 +382,8 @@ class Config(msgspec.Struct, frozen=True):
         for group in (self.queue, self.fairness, *self.limits):
             for key in group.__struct_fields__:
                 value = getattr(group, key)
-                if isinstance(value, int) and not 0 < value <= MAX_TIME_US:
-                    raise ValueError(f"{key} must be between 1 and {MAX_TIME_US}, got {value}")
+                if isinstance(value, int):
+                    check_bounds(key, value, 1, MAX_TIME_US)
         for key in ("max_per_workspace", "claim_batch"):
             if getattr(self.queue, key) > self.queue.max_total:
                 raise ValueError(f"{key} must be at most max_total ({self.queue.max_total})")

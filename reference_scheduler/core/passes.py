@@ -80,7 +80,8 @@ class Pass:
             return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
-            return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
+            possible = self.possible(job.need, job.spec.tasks)
+            return PendReason.RESOURCES if possible else PendReason.TOO_LARGE
         self._dispatch(job, shares)
         return None
 
@@ -94,7 +95,7 @@ class Pass:
             return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
-            return PendReason.RESOURCES if self.possible(job) else PendReason.TOO_LARGE
+            return PendReason.RESOURCES
         if job.estimate_us > reservation.at_us - self.now_us:
             extra = reservation.extra
             if not all(fits(amount, extra[worker]) for worker, amount in shares):
@@ -129,9 +130,17 @@ class Pass:
                 return Reservation(max(end_us, self.now_us), free, job.keys)
         return None
 
-    def possible(self, job: Job) -> bool:
-        """Return whether ``job`` would fit if nothing else ran."""
-        return self.allocator.place(job.need, job.spec.tasks, self.ledger.available()) is not None
+    def possible(self, need: Amount, tasks: int) -> bool:
+        """Return whether a job of ``tasks`` times ``need`` would fit if nothing else ran."""
+        return self.allocator.place(need, tasks, self.ledger.available()) is not None
+
+    def room(self) -> Amount:
+        """Return what is free on all workers together: a job whose total exceeds it fits nowhere."""
+        return sum(self.ledger.free.values())
+
+    def lacking(self, total: Amount) -> str:
+        """Say what ``total`` asks for beyond what there would be if nothing else ran."""
+        return shortfall(total, sum(self.ledger.available().values()))
 
     def pend(self, job: Job, reason: PendReason) -> None:
         """Record why ``job`` waits, and say so if that is news."""
@@ -144,9 +153,9 @@ class Pass:
     def detail(self, job: Job, reason: PendReason) -> str:
         """Say ``reason`` with the numbers of this moment."""
         if reason is PendReason.RESOURCES:
-            return shortfall(job.total, sum(self.ledger.free.values()))
+            return shortfall(job.total, self.room())
         if reason is PendReason.TOO_LARGE:
-            return shortfall(job.total, sum(self.ledger.available().values()))
+            return self.lacking(job.total)
         if reason is PendReason.EXCLUSIVITY:
             key = self.ledger.held_key(job.keys) or ""
             return f"{key} is held by job {self.ledger.holders.get(key)!r}"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Expire, Preempt, Reject
 from reference_scheduler.core.events import (
@@ -61,12 +63,10 @@ class SimulationDriver:
         self._ends: list[tuple[int, int, int]] = []
         self._attempt = [0] * len(workload.jobs)
         self._first_start: dict[int, int] = {}
-        self._last_start = [0] * len(workload.jobs)
         self._end: dict[int, int] = {}
         self._refused: list[str] = []
         self._replies: deque[JobStateChanged] = deque()
         self._now_us = 0
-        self._pass_due = False
 
     def run(self, config: Config) -> Schedule:
         """Run to the end and return the schedule.
@@ -89,7 +89,6 @@ class SimulationDriver:
             if not times:
                 break
             self._now_us = max(self._now_us, min(times))
-            self._pass_due = due is not None and due <= self._now_us
             arrived = submitted
             while arrived < len(jobs) and jobs[arrived].submit_us <= self._now_us:
                 arrived += 1
@@ -101,32 +100,33 @@ class SimulationDriver:
         return self._schedule()
 
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
-        ending = []
-        while self._ends and self._ends[0][0] <= self._now_us:
-            ending.append(heappop(self._ends)[1:])
+        """Deliver what happens now; the last event carries the pass that ends the instant."""
         batch = self._tie is Tie.BATCH
-        early = []
-        for index, attempt in ending:
-            if batch or self._is_exact(index):
-                self._report(index, attempt, JobState.COMPLETED, run_pass=False)
-            else:
-                early.append((index, attempt))
-        for timed in arriving:
-            self._deliver(JobSubmitted(at=self._now_us, run_pass=not batch, job=timed.job))
-        for index, attempt in early:
-            self._report(index, attempt, JobState.COMPLETED, run_pass=True)
-        if self._pass_due:
-            self._deliver(Tick(at=self._now_us))
+        exact, early = self._take_ends()
+        events: list[Event] = [self._completed(index, attempt, run_pass=False) for index, attempt in exact]
+        if batch:
+            events += [self._completed(index, attempt, run_pass=False) for index, attempt in early]
+        events += [JobSubmitted(at=self._now_us, run_pass=not batch, job=timed.job) for timed in arriving]
+        if not batch:
+            events += [self._completed(index, attempt, run_pass=True) for index, attempt in early]
+        for event in events[:-1]:
+            self._deliver(event)
+        self._deliver(replace(events[-1], run_pass=True) if events else Tick(at=self._now_us))
 
-    def _is_exact(self, index: int) -> bool:
-        timed = self._workload.jobs[index]
-        return timed.job.estimate_us == timed.run_us
+    def _take_ends(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the attempts that end now: on their estimate, and early. Both in order of submission."""
+        exact: list[tuple[int, int]] = []
+        early: list[tuple[int, int]] = []
+        while self._ends and self._ends[0][0] <= self._now_us:
+            _, index, attempt = heappop(self._ends)
+            if attempt == self._attempt[index]:
+                timed = self._workload.jobs[index]
+                (exact if timed.job.estimate_us == timed.run_us else early).append((index, attempt))
+        return exact, early
 
-    def _report(self, index: int, attempt: int, state: JobState, run_pass: bool) -> None:
-        if attempt == self._attempt[index] and index not in self._end:
-            if state is JobState.COMPLETED:
-                self._end[index] = self._now_us
-            self._deliver(self._changed(self._workload.jobs[index].job.id, attempt, state, run_pass))
+    def _completed(self, index: int, attempt: int, run_pass: bool) -> JobStateChanged:
+        self._end[index] = self._now_us
+        return self._changed(self._workload.jobs[index].job.id, attempt, JobState.COMPLETED, run_pass)
 
     def _changed(self, job: str, attempt: int, state: JobState, run_pass: bool = True) -> JobStateChanged:
         return JobStateChanged(
@@ -141,7 +141,6 @@ class SimulationDriver:
 
     def _handle(self, event: Event) -> None:
         decisions = self._core.handle(event)
-        self._pass_due = not event.run_pass or isinstance(event, ConfigLoaded)
         if self._observer is not None:
             self._observer(event, decisions)
         for decision in decisions:

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import ClassVar, Protocol
 
 from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import Attempt, Fairness, Job
+from reference_scheduler.core.model import Attempt, Fairness, Job, JobState, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass
 
 
@@ -71,6 +71,7 @@ class OrderedPicker:
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, Job]] = []
+        self._fresh: list[Job] = []
 
     def score(self, job: Job) -> int:
         """Return the key to sort by, lowest first; ties go by time of submission."""
@@ -82,6 +83,7 @@ class OrderedPicker:
     def add(self, job: Job) -> None:
         """See :class:`Picker`."""
         insort(self._queue, (self.score(job), job.seq, job))
+        self._fresh.append(job)
 
     def remove(self, job: Job) -> None:
         """See :class:`Picker`."""
@@ -96,6 +98,14 @@ class OrderedPicker:
     def run(self, view: Pass) -> None:
         """See :class:`Picker`."""
         self.start_heads(view)
+        self.pend_newcomers(view)
+
+    def pend_newcomers(self, view: Pass) -> None:
+        """Tell the jobs that came since the last pass, and that it did not look at, that they wait."""
+        fresh, self._fresh = self._fresh, []
+        for job in fresh:
+            if job.reason is None and job.state is JobState.QUEUED:
+                view.pend(job, PendReason.BEHIND)
 
     def start_heads(self, view: Pass) -> int | None:
         """Start jobs from the front; return the index of the first that must wait, ``None`` if none must."""

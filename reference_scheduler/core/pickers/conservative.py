@@ -150,19 +150,18 @@ class ConservativePicker(OrderedPicker):
         profile.forget_before(view.now_us)
         unplaced, self._unplaced = self._unplaced, []
         for _, job in unplaced:
-            if view.possible(job):
+            if view.possible(job.need, job.spec.tasks):
                 self._put(profile, job, view.now_us)
             else:
                 view.pend(job, PendReason.TOO_LARGE)
         self._start_due(view)
+        self.pend_newcomers(view)
 
     def _start_due(self, view: Pass) -> None:
         index = 0
         while index < len(self._queue):
             job = self._queue[index][2]
             if job.reserved_us is None or job.reserved_us > view.now_us:
-                if job.reason is None:
-                    view.pend(job, PendReason.BEHIND)
                 index += 1
                 continue
             reserved_us = job.reserved_us

@@ -5,8 +5,9 @@ Source: Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995); Mu'alem and Feit
 
 from __future__ import annotations
 
+from reference_scheduler.core.amounts import fits
 from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import Job, PendReason
+from reference_scheduler.core.model import Job
 from reference_scheduler.core.passes import Pass, Reservation
 from reference_scheduler.core.pickers.base import OrderedPicker
 
@@ -22,7 +23,6 @@ class EasyPicker(OrderedPicker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fresh: list[Job] = []
         self._head: Job | None = None
         self._promised: Job | None = None
         self._reservation: Reservation | None = None
@@ -37,9 +37,7 @@ class EasyPicker(OrderedPicker):
         super().add(job)
         if job.reserved_us is not None:
             self._promised = job  # after a restore
-        if self._queue[-1][2] is job:
-            self._fresh.append(job)
-        else:
+        if self._queue[-1][2] is not job:
             self._head = None  # one that was tried already may now be behind this one
 
     def remove(self, job: Job) -> None:
@@ -63,14 +61,13 @@ class EasyPicker(OrderedPicker):
             self._reservation = None if self._head is None else view.reserve(self._head)
             self._releases = view.releases
             jobs = [] if index is None else [entry[2] for entry in self._queue[index + 1 :]]
-        self._fresh = []
         head, reservation = self._head, self._reservation
         self._promise(head, reservation)
-        if head is None or reservation is None:
-            return
-        self._backfill(view, head, reservation, jobs)
+        if head is not None and reservation is not None:
+            self._backfill(view, head, reservation, jobs)
         if view.exhausted:
-            self._head = None
+            self._head = None  # some were not tried
+        self.pend_newcomers(view)
 
     def _promise(self, head: Job | None, reservation: Reservation | None) -> None:
         if self._promised is not None:
@@ -90,12 +87,14 @@ class EasyPicker(OrderedPicker):
 
     def _backfill(self, view: Pass, head: Job, reservation: Reservation, jobs: list[Job]) -> None:
         before = len(view.started)
+        room, span_us = view.room(), reservation.at_us - view.now_us
+        spare = sum(reservation.extra.values())
         for job in self.candidates(jobs):
-            reason = view.backfill(job, reservation)
-            if reason is None:
-                self._drop(job)
-            elif job.reason is None:
-                view.pend(job, PendReason.BEHIND if reason is PendReason.RESOURCES else reason)
+            if not fits(job.total, room) or (job.estimate_us > span_us and not fits(job.total, spare)):
+                continue  # necessary conditions, much cheaper than trying
+            if view.backfill(job, reservation) is None:
+                del self._queue[self.place(job) - 1]
+                room, spare = view.room(), sum(reservation.extra.values())
         if len(view.started) > before:
             again = view.reserve(head)
             invariant(
@@ -103,9 +102,6 @@ class EasyPicker(OrderedPicker):
                 "a backfilled job delays the reservation",
                 head.spec.id,
             )
-
-    def _drop(self, job: Job) -> None:
-        del self._queue[self.place(job) - 1]
 
 
 class EasyShortestPicker(EasyPicker):
