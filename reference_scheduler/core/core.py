@@ -32,6 +32,7 @@ from reference_scheduler.core.ledger import Ledger
 from reference_scheduler.core.limits import Limits, overflow
 from reference_scheduler.core.machine import ATTEMPT_ENDS
 from reference_scheduler.core.model import (
+    FOREVER_US,
     LOCAL,
     MAX_ARRAY,
     MAX_TIME_US,
@@ -141,7 +142,7 @@ class SchedulerCore:
         detail = self._view.detail(job, reason)
         place = f"at place {self._picker.place(job)} of its queue"
         cause = f"{reason}: {detail}" if detail else str(reason)
-        if job.reserved_us is None:
+        if job.reserved_us is None or job.reserved_us >= FOREVER_US:
             return f"{waits} {place} ({cause})."
         return f"{waits} {place} ({cause}), reserved to start in {_s(job.reserved_us - now_us)}."
 

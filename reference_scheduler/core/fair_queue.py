@@ -8,9 +8,9 @@ limit, at most::
 
 turns pass before its own: of ``B + 1`` turns one is for a lower class; between two turns of class ``c`` any
 other class ``d`` has at most ``⌈w(d)/w(c)⌉ + 1``; between two turns of a lane every other lane has at most
-one; and rising a class, at most three times, costs one more round. A turn is a start, or the choice of a
-blocked job as the holder of the reservation, which then starts once what runs has ended. So if no attempt
-runs longer than ``H``, the job waits at most that many times ``H``.
+one; and rising a class, at most three times, costs one more round. A job whose turn it is but that does not
+fit keeps its turn and a reservation, and starts at the latest when all that runs now has ended. So if no
+attempt runs longer than ``H``, the job waits at most that many times ``H``.
 """
 
 from __future__ import annotations

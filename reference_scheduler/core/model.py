@@ -15,6 +15,8 @@ from reference_scheduler.core.amounts import MAX_QUANTITY, Amount, Resources, pa
 SECOND_US = 1_000_000
 FOREVER_US = 1 << 62
 """A time later than any other: when a job without an estimate is expected to end."""
+UNKNOWN_US = 1 << 63
+"""The estimate of a job that has none: too long to end by any time, even ``FOREVER_US``."""
 MAX_TIME_US = 1 << 61
 """Times and durations given from outside stay below this, so that sums stay below ``FOREVER_US``."""
 MAX_TASKS = 1 << 20
@@ -297,7 +299,7 @@ class Job(JobRecord):
         self.need = pack(request.resources)
         self.total = self.need * spec.tasks
         self.keys = request.keys
-        self.estimate_us = FOREVER_US if spec.estimate_us is None else spec.estimate_us
+        self.estimate_us = UNKNOWN_US if spec.estimate_us is None else spec.estimate_us
 
     @classmethod
     def revived(cls, record: JobRecord) -> Job:

@@ -138,7 +138,11 @@ def reload_snapshot(core: SchedulerCore) -> SchedulerCore:
 # most operations are about something that exists and Hypothesis can leave any of them out.
 
 PICKER_NAMES = ("fair", "fcfs", "sjf", "f1", "wfp3", "unicep", "easy", "easy-sjf", "conservative")
-KINDS = ["submit", "submit", "submit", "array", "dependent", "end", "end", "end", "fail", "runs", "cancel", "cancel_array", "worker", "lose", "resources", "queue", "usage", "generation", "tick", "tick", "back", "config", "update", "stale"]
+KINDS = (
+    *("submit",) * 3,
+    *("array", "dependent", "end", "end", "end", "fail", "runs", "cancel", "cancel_array", "worker", "lose"),
+    *("resources", "queue", "usage", "generation", "tick", "tick", "back", "config", "update", "stale"),
+)
 NUMBERS = st.integers(0, 63)
 Operation = tuple[str, int, int, int]
 OPERATIONS = st.tuples(st.sampled_from(KINDS), NUMBERS, NUMBERS, NUMBERS)
@@ -184,7 +188,7 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
 
 
 def apply_operation(world: World, operation: Operation) -> None:
-    """Turn ``operation`` into an event about what there is, and send it; nothing if there is no such thing."""
+    """Turn ``operation`` into an event about what there is, and send it, if there is such a thing."""
     kind, a, b, c = operation
     fields: dict[str, Any] = {"run_pass": c % 4 != 3}
     jobs = list(world.core.open_jobs())

@@ -28,7 +28,7 @@ from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import JobState
 
 histories = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -63,7 +63,7 @@ class CoreMachine(RuleBasedStateMachine):
             assert self.world.core.open_jobs() == ()
 
 
-CoreMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+CoreMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
 TestCoreMachine = CoreMachine.TestCase
 
 

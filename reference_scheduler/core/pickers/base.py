@@ -116,6 +116,8 @@ class OrderedPicker:
             if reason is None:
                 del queue[index]
                 continue
+            if reason is PendReason.BATCH:
+                return None
             view.pend(job, reason)
             if reason not in PASSED_OVER:
                 return index

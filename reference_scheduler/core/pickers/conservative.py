@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 
 import msgspec
 
-from reference_scheduler.core.amounts import Amount, fits, pack
+from reference_scheduler.core.amounts import Amount, fits, monus, pack
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import FOREVER_US, Attempt, Job, PendReason
 from reference_scheduler.core.passes import Pass
@@ -109,7 +109,9 @@ class ConservativePicker(OrderedPicker):
         if self._profile is None:
             return
         end_us, amount = self._held.pop(job.spec.id)
-        if end_us > now_us:
+        if amount != sum(pack(resources) for _, resources in attempt.allocation):
+            self.capacity_changed()
+        elif end_us > now_us:
             self._profile.forget_before(now_us)
             self._profile.give(amount, now_us, end_us)
             self._compress(self._profile, now_us)
@@ -129,12 +131,16 @@ class ConservativePicker(OrderedPicker):
         return start
 
     def _rebuild(self, view: Pass) -> Profile:
-        """Return a profile of what runs; an attempt past its estimate counts as never ending."""
+        """Return a profile of what runs; an attempt past its estimate counts as never ending.
+
+        Of what overdraws the machine the profile has only the part that fits.
+        """
         profile = Profile(view.now_us, sum(view.ledger.available().values()))
         self._held = {}
         for end_us, _, job in view.ends:
             until = end_us if end_us > view.now_us else FOREVER_US
             amount = _on(view, job)
+            amount -= monus(amount, profile.free[0])
             self._held[job.spec.id] = (until, amount)
             profile.take(amount, view.now_us, until)
         self._unplaced = [(seq, job) for _, seq, job in self._queue]
@@ -177,7 +183,7 @@ class ConservativePicker(OrderedPicker):
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the first reserved time to come."""
         times = (job.reserved_us for _, _, job in self._queue if job.reserved_us is not None)
-        return min((time for time in times if time > now_us), default=None)
+        return min((time for time in times if now_us < time < FOREVER_US), default=None)
 
     def save(self) -> bytes:
         """See :class:`Picker`."""

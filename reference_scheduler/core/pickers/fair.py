@@ -11,23 +11,18 @@ from reference_scheduler.core.model import Attempt, Fairness, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass, Reservation
 
 
-class _Saved(msgspec.Struct, frozen=True):
-    queue: SavedQueue
-    holder: int | None
-
-
 class FairPicker:
     """Serves lanes in the order of :class:`FairQueue`.
 
-    The first job whose turn it is and that does not fit becomes the *holder*: it keeps a reservation, as the
-    head does in EASY, until it starts, so small jobs pass it only where they cannot delay it.
+    The first job whose turn it is and that does not fit gets a reservation, as the head does in EASY: others
+    may pass it only where they cannot delay it. Being passed costs no turn, so it stays the first.
     """
 
     name: ClassVar[str] = "fair"
 
     def __init__(self) -> None:
         self._queue = FairQueue()
-        self._holder: Job | None = None
+        self._promised: Job | None = None
 
     def configure(self, fairness: Fairness) -> None:
         """See :class:`Picker`."""
@@ -36,12 +31,14 @@ class FairPicker:
     def add(self, job: Job) -> None:
         """See :class:`Picker`."""
         self._queue.add(job)
+        if job.reserved_us is not None:
+            self._promised = job  # after a restore
 
     def remove(self, job: Job) -> None:
         """See :class:`Picker`."""
         self._queue.remove(job)
-        if job is self._holder:
-            self._holder = None
+        if job is self._promised:
+            self._promised = None
 
     def ended(self, job: Job, attempt: Attempt, now_us: int) -> None:
         """See :class:`Picker`; nothing is kept about attempts."""
@@ -51,56 +48,33 @@ class FairPicker:
 
     def run(self, view: Pass) -> None:
         """See :class:`Picker`."""
-        reservation = self._serve_holder(view)
+        reservation: Reservation | None = None
+        promised: Job | None = None
         lanes = self._queue.lanes()
         while (lane := self._queue.next_lane(lanes, view.now_us)) is not None:
             job = lane.head
             lanes.remove(lane)
             reason = view.start(job) if reservation is None else view.backfill(job, reservation)
             if reason is None:
-                self._serve(view, lane)
+                self._queue.serve(lane, view.now_us)
                 if lane.jobs:
                     lanes.append(lane)
                 continue
+            if reason is PendReason.BATCH:
+                break
             view.pend(job, reason)
-            if reservation is None and reason not in PASSED_OVER and reason is not PendReason.BATCH:
-                reservation = self._hold(view, job)
+            if promised is None and reason not in PASSED_OVER:
+                promised, reservation = job, view.reserve(job)
+        self._promise(promised, reservation)
         for lane in self._queue.lanes():
             self._pend_followers(view, lane)
 
-    def _serve_holder(self, view: Pass) -> Reservation | None:
-        holder = self._holder
-        if holder is None:
-            return None
-        lane = self._queue.lane_of(holder)
-        if lane.head is not holder:
-            self._let_go()  # an older job of its lane came back and has the turn
-            return None
-        reason = view.start(holder)
-        if reason is None:
-            self._serve(view, lane)
-            return None
-        view.pend(holder, reason)
-        if reason in PASSED_OVER:
-            self._let_go()
-            return None
-        return self._hold(view, holder)
-
-    def _hold(self, view: Pass, job: Job) -> Reservation | None:
-        reservation = view.reserve(job)
-        self._holder = None if reservation is None else job
-        job.reserved_us = None if reservation is None else reservation.at_us
-        return reservation
-
-    def _let_go(self) -> None:
-        if self._holder is not None:
-            self._holder.reserved_us = None
-            self._holder = None
-
-    def _serve(self, view: Pass, lane: Lane) -> None:
-        if lane.head is self._holder:
-            self._holder = None
-        self._queue.serve(lane, view.now_us)
+    def _promise(self, job: Job | None, reservation: Reservation | None) -> None:
+        if self._promised is not None:
+            self._promised.reserved_us = None
+        self._promised = job
+        if job is not None:
+            job.reserved_us = None if reservation is None else reservation.at_us
 
     def _pend_followers(self, view: Pass, lane: Lane) -> None:
         for _, job in reversed(lane.jobs):
@@ -118,12 +92,8 @@ class FairPicker:
 
     def save(self) -> bytes:
         """See :class:`Picker`."""
-        holder = self._holder
-        return msgspec.msgpack.encode(_Saved(self._queue.save(), None if holder is None else holder.seq))
+        return msgspec.msgpack.encode(self._queue.save())
 
     def load(self, saved: bytes) -> None:
         """See :class:`Picker`."""
-        state = msgspec.msgpack.decode(saved, type=_Saved)
-        self._queue.load(state.queue)
-        queued = (job for lane in self._queue.lanes() for _, job in lane.jobs)
-        self._holder = next((job for job in queued if job.seq == state.holder), None)
+        self._queue.load(msgspec.msgpack.decode(saved, type=SavedQueue))
