@@ -22,7 +22,7 @@ class RejectCode(StrEnum):
     TERMINAL = "terminal"
 
 
-class _Decision(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class _Decision(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     job: str
 
 

@@ -14,7 +14,7 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import Config, Failure, JobSpec, JobState
 
 
-class _Event(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):
+class _Event(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True, gc=False):
     at: int
     run_pass: bool = True
 

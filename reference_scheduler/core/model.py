@@ -123,7 +123,7 @@ class PendReason(StrEnum):
     TIME = "time"
 
 
-class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one task of a job holds while it runs; keys without ``exclusive:`` get it."""
 
     cpu_weight: int = 0
@@ -190,7 +190,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
         check_bounds("retry.jitter_permille", self.jitter_permille, 0, 1000)
 
 
-class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A job as it was asked for.
 
     A job is ``tasks`` equal shares of ``request`` that run together or not at all. ``estimate_us`` is the
@@ -238,7 +238,7 @@ Allocation: TypeAlias = tuple[tuple[str, Resources], ...]
 """Which worker gives what: each worker once, in the order of registration."""
 
 
-class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One live attempt. ``(job, number)`` is its fencing token: numbers of a job are never used twice."""
 
     number: int

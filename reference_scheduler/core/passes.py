@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import insort
-from itertools import groupby
 
 from reference_scheduler.core.allocators import Allocator
 from reference_scheduler.core.amounts import Amount, fits, pack, shortfall, unpack
 from reference_scheduler.core.decisions import Decision, Dispatch, Pend
-from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.ledger import Ledger, Share
 from reference_scheduler.core.limits import Limits
 from reference_scheduler.core.machine import move
@@ -113,17 +112,20 @@ class Pass:
         Attempts past their estimate are taken to end now.
         """
         free = dict(self.ledger.free)
+        room = sum(free.values())
         held = {key for key in job.keys if key in self.ledger.holders}
-        for end_us, ending in groupby(self.ends, key=_end_time):
-            for _, _, other in ending:
-                attempt = other.attempt
-                if attempt is None:
-                    continue
-                held.difference_update(attempt.keys)
-                for worker, resources in attempt.allocation:
-                    if worker in free:
-                        free[worker] += pack(resources)
-            shares = None if held else self.allocator.place(job.need, job.spec.tasks, free)
+        last = len(self.ends) - 1
+        for index, (end_us, _, other) in enumerate(self.ends):
+            attempt = live_attempt(other)
+            held.difference_update(attempt.keys)
+            for worker, resources in attempt.allocation:
+                if worker in free:
+                    amount = pack(resources)
+                    free[worker] += amount
+                    room += amount
+            if held or not fits(job.total, room) or (index < last and self.ends[index + 1][0] == end_us):
+                continue
+            shares = self.allocator.place(job.need, job.spec.tasks, free)
             if shares is not None:
                 for worker, amount in shares:
                     free[worker] -= amount
@@ -189,5 +191,9 @@ class Pass:
         self.decisions.append(Dispatch(job.spec.id, job.attempts, allocation))
 
 
-def _end_time(end: End) -> int:
-    return end[0]
+def live_attempt(job: Job) -> Attempt:
+    """Return the attempt of a job that must have one."""
+    attempt = job.attempt
+    if attempt is None:
+        raise InvariantViolation(f"no live attempt: {job.spec.id!r}")
+    return attempt

@@ -8,7 +8,7 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import Config, JobRecord, JobState, QueueSettings
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a job or an array ended."""
 
     state: JobState

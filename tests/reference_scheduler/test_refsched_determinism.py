@@ -64,6 +64,8 @@ def other_pythons() -> list[str]:
 
 
 def can_run(interpreter: str) -> bool:
+    if shutil.which(interpreter) is None:
+        return False
     check = [interpreter, "-c", "import hypothesis, msgspec"]
     return subprocess.run(check, capture_output=True, check=False).returncode == 0
 

@@ -5,7 +5,7 @@ Source: Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995); Mu'alem and Feit
 
 from __future__ import annotations
 
-from reference_scheduler.core.amounts import fits
+from reference_scheduler.core.amounts import fits, fitting
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import Job
 from reference_scheduler.core.passes import Pass, Reservation
@@ -87,14 +87,14 @@ class EasyPicker(OrderedPicker):
 
     def _backfill(self, view: Pass, head: Job, reservation: Reservation, jobs: list[Job]) -> None:
         before = len(view.started)
-        room, span_us = view.room(), reservation.at_us - view.now_us
+        span_us = reservation.at_us - view.now_us
         spare = sum(reservation.extra.values())
-        for job in self.candidates(jobs):
-            if not fits(job.total, room) or (job.estimate_us > span_us and not fits(job.total, spare)):
-                continue  # necessary conditions, much cheaper than trying
+        for job in self.candidates(fitting(jobs, view.room())):
+            if job.estimate_us > span_us and not fits(job.total, spare):
+                continue  # like fitting in the room, a necessary condition that is cheaper than trying
             if view.backfill(job, reservation) is None:
                 del self._queue[self.place(job) - 1]
-                room, spare = view.room(), sum(reservation.extra.values())
+                spare = sum(reservation.extra.values())
         if len(view.started) > before:
             again = view.reserve(head)
             invariant(
