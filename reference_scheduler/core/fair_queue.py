@@ -112,7 +112,7 @@ class FairQueue:
 
     def lanes(self) -> list[Lane]:
         """Return the lanes, the one that has waited longest for its turn first."""
-        return sorted(self._lanes.values(), key=lambda lane: lane.turn)
+        return list(self._lanes.values())
 
     def next_lane(self, lanes: list[Lane], now_us: int) -> Lane | None:
         """Return whose turn it is among ``lanes``, which are in order of their turns."""
@@ -134,6 +134,8 @@ class FairQueue:
             self._virtual[rank] = self._clock + self._strides[rank]
         self._turn += 1
         lane.turn = self._turn
+        key = (lane.rank, job.spec.workspace)
+        self._lanes[key] = self._lanes.pop(key)  # to the back: the dictionary is in order of turns
         self.remove(job)
 
     def lane_of(self, job: Job) -> Lane:
@@ -158,6 +160,7 @@ class FairQueue:
         """Continue from ``saved``; the same jobs have been added."""
         invariant(len(saved.lanes) == len(self._lanes), "lanes of a snapshot do not match its jobs")
         for rank, workspace, turn in saved.lanes:
-            self._lanes[rank, workspace].turn = turn
+            lane = self._lanes[rank, workspace] = self._lanes.pop((rank, workspace))
+            lane.turn = turn
         self._turn, self._burst, self._clock = saved.turn, saved.burst, saved.clock
         self._virtual = list(saved.virtual)

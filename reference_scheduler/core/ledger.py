@@ -16,6 +16,7 @@ class Ledger:
 
     ``free`` has, in order of registration, what each worker that takes work could still give. A worker whose
     capacity was set below its use is overdrawn: it gives nothing in that dimension until it is back under.
+    ``available`` is what ``free`` would be if nothing ran.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,7 @@ class Ledger:
         self.accepting: dict[str, bool] = {}
         self.holders: dict[str, str] = {}
         self.free: dict[str, Amount] = {}
+        self.available: dict[str, Amount] = {}
 
     def set_worker(self, worker: str, capacity: Resources, accepting: bool) -> None:
         """Register ``worker``, or change what it has."""
@@ -44,10 +46,7 @@ class Ledger:
             for worker, capacity in self.capacity.items()
             if self.accepting[worker]
         }
-
-    def available(self) -> dict[str, Amount]:
-        """Return what the workers that take work would have if nothing ran."""
-        return {worker: self.capacity[worker] for worker in self.free}
+        self.available = {worker: self.capacity[worker] for worker in self.free}
 
     def held_key(self, keys: Iterable[str]) -> str | None:
         """Return the first of ``keys`` that has a holder."""

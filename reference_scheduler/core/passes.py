@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 
 from reference_scheduler.core.allocators import Allocator
 from reference_scheduler.core.amounts import Amount, fits, pack, shortfall, unpack
@@ -134,7 +135,7 @@ class Pass:
 
     def possible(self, need: Amount, tasks: int) -> bool:
         """Return whether a job of ``tasks`` times ``need`` would fit if nothing else ran."""
-        return self.allocator.place(need, tasks, self.ledger.available()) is not None
+        return self.allocator.place(need, tasks, self.ledger.available) is not None
 
     def room(self) -> Amount:
         """Return what is free on all workers together: a job whose total exceeds it fits nowhere."""
@@ -142,7 +143,7 @@ class Pass:
 
     def lacking(self, total: Amount) -> str:
         """Say what ``total`` asks for beyond what there would be if nothing else ran."""
-        return shortfall(total, sum(self.ledger.available().values()))
+        return shortfall(total, sum(self.ledger.available.values()))
 
     def pend(self, job: Job, reason: PendReason) -> None:
         """Record why ``job`` waits, and say so if that is news."""
@@ -151,6 +152,12 @@ class Pass:
         job.reason = reason
         job.detail = self.detail(job, reason)
         self.decisions.append(Pend(job.spec.id, reason, job.detail))
+
+    def pend_newcomers(self, jobs: Iterable[Job]) -> None:
+        """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn."""
+        for job in jobs:
+            if job.reason is None and job.state is JobState.QUEUED:
+                self.pend(job, PendReason.BEHIND)
 
     def detail(self, job: Job, reason: PendReason) -> str:
         """Say ``reason`` with the numbers of this moment."""

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import ClassVar, Protocol
 
 from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import Attempt, Fairness, Job, JobState, PendReason
+from reference_scheduler.core.model import Attempt, Fairness, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass
 
 
@@ -101,11 +101,9 @@ class OrderedPicker:
         self.pend_newcomers(view)
 
     def pend_newcomers(self, view: Pass) -> None:
-        """Tell the jobs that came since the last pass, and that it did not look at, that they wait."""
+        """Tell the jobs that came since the last pass, and that this one did not look at, that they wait."""
         fresh, self._fresh = self._fresh, []
-        for job in fresh:
-            if job.reason is None and job.state is JobState.QUEUED:
-                view.pend(job, PendReason.BEHIND)
+        view.pend_newcomers(fresh)
 
     def start_heads(self, view: Pass) -> int | None:
         """Start jobs from the front; return the index of the first that must wait, ``None`` if none must."""

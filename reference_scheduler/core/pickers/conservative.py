@@ -135,7 +135,7 @@ class ConservativePicker(OrderedPicker):
 
         Of what overdraws the machine the profile has only the part that fits.
         """
-        profile = Profile(view.now_us, sum(view.ledger.available().values()))
+        profile = Profile(view.now_us, sum(view.ledger.available.values()))
         self._held = {}
         for end_us, _, job in view.ends:
             until = end_us if end_us > view.now_us else FOREVER_US

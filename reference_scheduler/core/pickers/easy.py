@@ -88,13 +88,13 @@ class EasyPicker(OrderedPicker):
     def _backfill(self, view: Pass, head: Job, reservation: Reservation, jobs: list[Job]) -> None:
         before = len(view.started)
         span_us = reservation.at_us - view.now_us
-        spare = sum(reservation.extra.values())
-        for job in self.candidates(fitting(jobs, view.room())):
-            if job.estimate_us > span_us and not fits(job.total, spare):
-                continue  # like fitting in the room, a necessary condition that is cheaper than trying
+        room, spare = view.room(), sum(reservation.extra.values())
+        for job in self.candidates(fitting(jobs, room)):
+            if not fits(job.total, room) or (job.estimate_us > span_us and not fits(job.total, spare)):
+                continue  # necessary conditions, cheaper than trying
             if view.backfill(job, reservation) is None:
                 del self._queue[self.place(job) - 1]
-                spare = sum(reservation.extra.values())
+                room, spare = view.room(), sum(reservation.extra.values())
         if len(view.started) > before:
             again = view.reserve(head)
             invariant(

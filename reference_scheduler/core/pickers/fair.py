@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from reference_scheduler.core.fair_queue import FairQueue, Lane, SavedQueue
+from reference_scheduler.core.fair_queue import FairQueue, SavedQueue
 from reference_scheduler.core.model import Attempt, Fairness, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass, Reservation
 
@@ -22,6 +22,7 @@ class FairPicker:
 
     def __init__(self) -> None:
         self._queue = FairQueue()
+        self._fresh: list[Job] = []
         self._promised: Job | None = None
 
     def configure(self, fairness: Fairness) -> None:
@@ -31,6 +32,7 @@ class FairPicker:
     def add(self, job: Job) -> None:
         """See :class:`Picker`."""
         self._queue.add(job)
+        self._fresh.append(job)
         if job.reserved_us is not None:
             self._promised = job  # after a restore
 
@@ -66,8 +68,8 @@ class FairPicker:
             if promised is None and reason not in PASSED_OVER:
                 promised, reservation = job, view.reserve(job)
         self._promise(promised, reservation)
-        for lane in self._queue.lanes():
-            self._pend_followers(view, lane)
+        fresh, self._fresh = self._fresh, []
+        view.pend_newcomers(fresh)
 
     def _promise(self, job: Job | None, reservation: Reservation | None) -> None:
         if self._promised is not None:
@@ -75,12 +77,6 @@ class FairPicker:
         self._promised = job
         if job is not None:
             job.reserved_us = None if reservation is None else reservation.at_us
-
-    def _pend_followers(self, view: Pass, lane: Lane) -> None:
-        for _, job in reversed(lane.jobs):
-            if job.reason is not None:
-                break  # those before it came earlier and were told
-            view.pend(job, PendReason.BEHIND)
 
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the next time that age raises a job."""
