@@ -35,6 +35,7 @@ from reference_scheduler.core.model import (
     FOREVER_US,
     LOCAL,
     MAX_ARRAY,
+    MAX_ID,
     MAX_TIME_US,
     RANK,
     SECOND_US,
@@ -289,6 +290,8 @@ class SchedulerCore:
             return RejectCode.DISABLED, "the scheduler is disabled"
         if not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
             return RejectCode.INVALID, f"array_size and array_running must be between 0 and {MAX_ARRAY}"
+        if array_size and len(f"{spec.id}[{array_size - 1}]") > MAX_ID:
+            return RejectCode.INVALID, f"length of id with its index must be at most {MAX_ID}"
         jobs = self._jobs
         for name in (spec.id, *(f"{spec.id}[{index}]" for index in range(array_size))):
             if jobs.is_known(name):

@@ -19,6 +19,7 @@ UNKNOWN_US = 1 << 63
 """The estimate of a job that has none: too long to end by any time, even ``FOREVER_US``."""
 MAX_TIME_US = 1 << 61
 """Times and durations given from outside stay below this, so that sums stay below ``FOREVER_US``."""
+MAX_ID = 256
 MAX_TASKS = 1 << 20
 MAX_ATTEMPTS = 1000
 MAX_ARRAY = 1 << 16
@@ -220,7 +221,7 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
-        check_bounds("length of id", len(self.id), 1, 256)
+        check_bounds("length of id", len(self.id), 1, MAX_ID)
         check_bounds("tasks", self.tasks, 1, MAX_TASKS)
         check_bounds("estimate_us", self.estimate_us or 0, 0, MAX_TIME_US)
         check_bounds("not_before_us", self.not_before_us, 0, MAX_TIME_US)

@@ -402,6 +402,15 @@ def test_what_must_follow_success_is_cancelled_after_failure_and_so_on_down_the_
     )
 
 
+def test_an_array_whose_ids_would_be_too_long_is_refused_as_a_whole() -> None:
+    world = machine()
+    decisions = world.send(JobSubmitted, job=JobSpec(id="a" * 255, request=slots(1)), array_size=1)
+    assert decisions == (
+        Reject("a" * 255, RejectCode.INVALID, "length of id with its index must be at most 256"),
+    )
+    assert world.core.open_jobs() == ()
+
+
 def test_a_dependency_that_is_over_already_counts_and_an_unknown_one_is_refused() -> None:
     world = machine()
     world.submit("a")

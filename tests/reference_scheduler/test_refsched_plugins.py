@@ -26,8 +26,8 @@ from reference_scheduler.core.amounts import (
     shortfall,
     unpack,
 )
-from reference_scheduler.core.events import QueueConfigured
-from reference_scheduler.core.model import Job, JobSpec, QueueBounds
+from reference_scheduler.core.events import JobStateChanged, QueueConfigured
+from reference_scheduler.core.model import Job, JobSpec, JobState, QueueBounds
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.core.pickers.base import OrderedPicker
 from reference_scheduler.core.pickers.conservative import Profile
@@ -250,6 +250,20 @@ def test_conservative_moves_reservations_only_forward_when_a_job_ends_early() ->
     assert world.running() == ["b", "d"]
     assert world.core.job("c").reserved_us == 70 * S
     assert world.core.next_due() == 70 * S
+
+
+def test_conservative_copes_with_a_reserved_time_that_went_by_without_a_pass() -> None:
+    world = World(simple("conservative"), {"m": 4})
+    world.submit("a", 3, estimate_us=10 * S)
+    world.submit("c", 1, estimate_us=90 * S)
+    world.submit("b", 3, estimate_us=50 * S)
+    world.at_us = 20 * S
+    complete = {"old": JobState.RUNNING, "new": JobState.COMPLETED, "attempt": 1, "run_pass": False}
+    world.send(JobStateChanged, job="a", **complete)
+    world.at_us = 30 * S
+    world.send(JobStateChanged, job="c", **complete)
+    world.submit("d", 4, estimate_us=10 * S)
+    assert (world.running(), world.core.job("d").reserved_us) == (["b"], 80 * S)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 8)), max_size=12))

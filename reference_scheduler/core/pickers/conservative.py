@@ -59,6 +59,9 @@ class Profile:
         self._merge(start_us, end_us)
 
     def _span(self, start_us: int, end_us: int) -> range:
+        start_us = max(start_us, self.times[0])  # what is past is no longer kept
+        if end_us <= start_us:
+            return range(0)
         return range(self._cut(start_us), self._cut(end_us))
 
     def _cut(self, at_us: int) -> int:
@@ -121,9 +124,9 @@ class ConservativePicker(OrderedPicker):
             reserved_us = job.reserved_us
             if reserved_us is not None:
                 profile.give(job.total, reserved_us, reserved_us + _length(job))
-                invariant(
-                    self._put(profile, job, now_us) <= reserved_us, "a reservation moved back", job.spec.id
-                )
+                start_us = self._put(profile, job, now_us)
+                latest_us = max(reserved_us, now_us)
+                invariant(start_us <= latest_us, "a reservation moved back", job.spec.id)
 
     def _put(self, profile: Profile, job: Job, now_us: int) -> int:
         job.reserved_us = start = profile.earliest(job.total, _length(job), now_us)
@@ -175,6 +178,8 @@ class ConservativePicker(OrderedPicker):
             if reason is None:
                 self._held[job.spec.id] = (reserved_us + _length(job), job.total)
                 del self._queue[index]
+                if reserved_us < view.now_us:
+                    self._profile = None  # it ends later than was planned
             else:
                 view.pend(job, reason)
                 self._profile = None  # what it waits for is not in the profile
