@@ -12,7 +12,7 @@ import pytest
 
 from reference_scheduler.drivers.schedule import first_difference
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
-from reference_scheduler.workloads import read_workload
+from reference_scheduler.workloads import Workload, read_workload
 
 SHARED = Path(os.environ.get("SPAWNGATE_SHARED") or Path(__file__).parents[3] / "shared")
 DATA = SHARED / "data"
@@ -30,18 +30,28 @@ CASES = [
 ]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the traces are not here")
-@pytest.mark.parametrize("source", ["csv", "swf"])
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the traces are not here")
+
+
+def jobs_of(workload: Workload) -> list[tuple[str, int, int, int, int | None]]:
+    return [
+        (t.job.id, t.submit_us, t.run_us, t.job.effective_request.process_slots, t.job.estimate_us)
+        for t in workload.jobs
+    ]
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_the_trace_and_the_table_have_the_same_jobs(trace: str) -> None:
+    swf, processors, _ = TRACES[trace]
+    table = read_workload(DATA / "schedules" / f"{trace}__jobs.csv", processors)
+    straight = read_workload(DATA / "traces" / swf)
+    assert jobs_of(straight) == jobs_of(table)
+    assert straight.workers == table.workers
+
+
 @pytest.mark.parametrize(("trace", "picker", "tie", "reference"), CASES)
-def test_every_start_is_that_of_the_reference(
-    trace: str, picker: str, tie: Tie, reference: str, source: str
-) -> None:
-    swf, processors, jobs = TRACES[trace]
-    if source == "csv":
-        workload = read_workload(DATA / "schedules" / f"{trace}__jobs.csv", processors)
-    else:
-        workload = read_workload(DATA / "traces" / swf)
-        assert workload.workers[0][1].process_slots == processors
-    schedule = simulate(workload, simulation_config(picker), tie)
+def test_every_start_is_that_of_the_reference(trace: str, picker: str, tie: Tie, reference: str) -> None:
+    swf, _, jobs = TRACES[trace]
+    schedule = simulate(read_workload(DATA / "traces" / swf), simulation_config(picker), tie)
     assert len(schedule.runs) == jobs
     assert first_difference(schedule, DATA / "schedules" / f"{trace}__{reference}.csv") is None
