@@ -101,6 +101,7 @@ class ConservativePicker(OrderedPicker):
     def remove(self, job: Job) -> None:
         """See :class:`Picker`."""
         super().remove(job)
+        self._unplaced = [entry for entry in self._unplaced if entry[1] is not job]
         self.capacity_changed()
 
     def capacity_changed(self) -> None:
@@ -123,14 +124,14 @@ class ConservativePicker(OrderedPicker):
         for _, _, job in self._queue:
             reserved_us = job.reserved_us
             if reserved_us is not None:
-                profile.give(job.total, reserved_us, reserved_us + _length(job))
+                profile.give(job.total, reserved_us, _until(job, reserved_us))
                 start_us = self._put(profile, job, now_us)
                 latest_us = max(reserved_us, now_us)
                 invariant(start_us <= latest_us, "a reservation moved back", job.spec.id)
 
     def _put(self, profile: Profile, job: Job, now_us: int) -> int:
         job.reserved_us = start = profile.earliest(job.total, _length(job), now_us)
-        profile.take(job.total, start, start + _length(job))
+        profile.take(job.total, start, _until(job, start))
         return start
 
     def _rebuild(self, view: Pass) -> Profile:
@@ -176,7 +177,7 @@ class ConservativePicker(OrderedPicker):
             reserved_us = job.reserved_us
             reason = view.start(job)
             if reason is None:
-                self._held[job.spec.id] = (reserved_us + _length(job), job.total)
+                self._held[job.spec.id] = (_until(job, reserved_us), job.total)
                 del self._queue[index]
                 if reserved_us < view.now_us:
                     self._profile = None  # it ends later than was planned
@@ -212,6 +213,11 @@ _Saved = tuple[tuple[list[int], list[Amount]] | None, list[tuple[str, tuple[int,
 
 def _length(job: Job) -> int:
     return max(job.estimate_us, 1)
+
+
+def _until(job: Job, start_us: int) -> int:
+    """Return when ``job`` ends if it starts then; what has no known end does so at ``FOREVER_US``."""
+    return min(start_us + _length(job), FOREVER_US)
 
 
 def _on(view: Pass, job: Job) -> Amount:
