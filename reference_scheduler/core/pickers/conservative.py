@@ -74,7 +74,7 @@ class Profile:
     def _merge(self, *cuts: int) -> None:
         for at_us in cuts:
             index = bisect_left(self.times, at_us)
-            if index and self.free[index] == self.free[index - 1]:
+            if 0 < index < len(self.times) and self.free[index] == self.free[index - 1]:
                 del self.times[index], self.free[index]
 
 
