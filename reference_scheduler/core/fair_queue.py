@@ -22,6 +22,7 @@ import msgspec
 
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import RANK, Fairness, Job
+from reference_scheduler.core.passes import PASSED_OVER
 
 INTERACTIVE_RANK = 1
 FIRST_LOW_RANK = 2
@@ -35,19 +36,29 @@ def waiting_bound(fairness: Fairness, rank: int, lanes: int, position: int) -> i
 
 
 class Lane:
-    """The jobs of one workspace in one class, oldest first; ``turn`` says when it was last served."""
+    """The jobs of one workspace in one class, oldest first; ``turn`` says when it was last served.
 
-    __slots__ = ("jobs", "rank", "turn")
+    A job that a limit, a pause or its size holds does not hold up its lane: ``passed`` of the first jobs have
+    been passed over in the present pass.
+    """
+
+    __slots__ = ("jobs", "passed", "rank", "turn")
 
     def __init__(self, rank: int, turn: int) -> None:
         self.rank = rank
         self.turn = turn
+        self.passed = 0
         self.jobs: list[tuple[int, Job]] = []
 
     @property
     def head(self) -> Job:
-        """The oldest job."""
-        return self.jobs[0][1]
+        """The oldest job that was not passed over."""
+        return self.jobs[self.passed][1]
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no job is left in the present pass."""
+        return self.passed >= len(self.jobs)
 
 
 class SavedQueue(msgspec.Struct, frozen=True):
@@ -111,8 +122,11 @@ class FairQueue:
         return max(INTERACTIVE_RANK, lane.rank - (now_us - lane.head.queued_us) // self._aging_us)
 
     def lanes(self) -> list[Lane]:
-        """Return the lanes, the one that has waited longest for its turn first."""
-        return list(self._lanes.values())
+        """Begin a pass: return the lanes, the one that has waited longest for its turn first."""
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.passed = 0
+        return lanes
 
     def next_lane(self, lanes: list[Lane], now_us: int) -> Lane | None:
         """Return whose turn it is among ``lanes``, which are in order of their turns."""
@@ -146,7 +160,10 @@ class FairQueue:
         """Return the first time after ``now_us`` at which age raises the head of a lane."""
         rises = []
         for lane in self._lanes.values():
-            if self.rank(lane, now_us) > INTERACTIVE_RANK:
+            lane.passed = 0
+            while not lane.is_spent and lane.head.reason in PASSED_OVER:
+                lane.passed += 1
+            if not lane.is_spent and self.rank(lane, now_us) > INTERACTIVE_RANK:
                 age = now_us - lane.head.queued_us
                 rises.append(lane.head.queued_us + (age // self._aging_us + 1) * self._aging_us)
         return min(rises, default=None)

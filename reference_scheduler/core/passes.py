@@ -80,8 +80,7 @@ class Pass:
             return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
-            possible = self.possible(job.need, job.spec.tasks)
-            return PendReason.RESOURCES if possible else PendReason.TOO_LARGE
+            return self._no_room(job)
         self._dispatch(job, shares)
         return None
 
@@ -95,7 +94,7 @@ class Pass:
             return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
-            return PendReason.RESOURCES
+            return self._no_room(job)
         if job.estimate_us > reservation.at_us - self.now_us:
             extra = reservation.extra
             if not all(fits(amount, extra[worker]) for worker, amount in shares):
@@ -154,10 +153,13 @@ class Pass:
         self.decisions.append(Pend(job.spec.id, reason, job.detail))
 
     def pend_newcomers(self, jobs: Iterable[Job]) -> None:
-        """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn."""
-        for job in jobs:
-            if job.reason is None and job.state is JobState.QUEUED:
-                self.pend(job, PendReason.BEHIND)
+        """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn.
+
+        In order of submission: a restored picker has them in another order than one that saw them come.
+        """
+        new = [job for job in jobs if job.reason is None and job.state is JobState.QUEUED]
+        for job in sorted(new, key=lambda job: job.seq):
+            self.pend(job, PendReason.BEHIND)
 
     def detail(self, job: Job, reason: PendReason) -> str:
         """Say ``reason`` with the numbers of this moment."""
@@ -182,6 +184,10 @@ class Pass:
         if job.keys and self.ledger.held_key(job.keys):
             return PendReason.EXCLUSIVITY
         return None
+
+    def _no_room(self, job: Job) -> PendReason:
+        possible = self.possible(job.need, job.spec.tasks)
+        return PendReason.RESOURCES if possible else PendReason.TOO_LARGE
 
     def _dispatch(self, job: Job, shares: tuple[Share, ...]) -> None:
         invariant(job.attempt is None, "a job has two live attempts", job.spec.id)

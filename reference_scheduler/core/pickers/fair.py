@@ -55,17 +55,22 @@ class FairPicker:
         lanes = self._queue.lanes()
         while (lane := self._queue.next_lane(lanes, view.now_us)) is not None:
             job = lane.head
-            lanes.remove(lane)
+            place = lanes.index(lane)
+            del lanes[place]
             reason = view.start(job) if reservation is None else view.backfill(job, reservation)
             if reason is None:
                 self._queue.serve(lane, view.now_us)
-                if lane.jobs:
+                if not lane.is_spent:
                     lanes.append(lane)
                 continue
             if reason is PendReason.BATCH:
                 break
             view.pend(job, reason)
-            if promised is None and reason not in PASSED_OVER:
+            if reason in PASSED_OVER:
+                lane.passed += 1
+                if not lane.is_spent:
+                    lanes.insert(place, lane)
+            elif promised is None:
                 promised, reservation = job, view.reserve(job)
         self._promise(promised, reservation)
         fresh, self._fresh = self._fresh, []

@@ -1,0 +1,66 @@
+"""Defects that fuzzing found, one test each."""
+
+from __future__ import annotations
+
+import pytest
+from scheduler_world import PICKER_NAMES, World, reload_snapshot, simple, slots
+
+from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.events import JobSubmitted, JobUpdated, QueueConfigured, WorkerUpdated
+from reference_scheduler.core.fair_queue import waiting_bound
+from reference_scheduler.core.model import JobSpec, Limit, Scope
+
+
+@pytest.mark.parametrize("picker", PICKER_NAMES)
+def test_a_job_too_large_for_what_is_left_does_not_hold_up_its_lane(picker: str) -> None:
+    world = World(simple(picker), {"n": 2})
+    world.send(QueueConfigured, queue="later", paused=True)
+    world.submit("wide", 2, queue="later", estimate_us=1)
+    world.send(WorkerUpdated, worker="n", capacity=Resources(process_slots=1))
+    world.send(QueueConfigured, queue="later")
+    world.submit("narrow", 1, estimate_us=1)
+    assert world.running() == ["narrow"]
+
+
+def test_a_paused_queue_does_not_hold_up_other_queues_in_the_lane() -> None:
+    world = World(simple(), {"n": 1})
+    world.send(QueueConfigured, queue="paused", paused=True)
+    world.submit("held", queue="paused")
+    world.submit("free", queue="open")
+    assert world.running() == ["free"]
+    assert world.core.job("held") is not None
+    world.end("free")
+    world.send(QueueConfigured, queue="paused")
+    assert world.running() == ["held"]
+
+
+def test_the_bound_on_waiting_holds_behind_jobs_that_a_limit_holds() -> None:
+    config = simple(limits=(Limit(Scope.USER, 1, "greedy"),))
+    world = World(config, {"n": 2})
+    for index in range(6):
+        world.submit(f"held{index}", user="greedy")
+        world.submit(f"rival{index}", workspace="other")
+    world.submit("mine", user="modest")
+    turns = 0
+    while "mine" not in world.running():
+        world.end(next(job for job in world.running() if job != "held0"))
+        turns += 1
+    assert turns <= waiting_bound(config.fairness, 2, 2, 1)
+    assert world.running() == ["held0", "mine"]
+
+
+@pytest.mark.parametrize("picker", PICKER_NAMES)
+def test_a_restored_core_tells_newcomers_in_the_same_order(picker: str) -> None:
+    world = World(simple(picker), {"n": 1})
+    world.submit("running", estimate_us=1)
+    spec = JobSpec(id="older", request=slots(1), estimate_us=5)
+    world.send(JobSubmitted, job=spec)
+    twin = reload_snapshot(world.core)
+    younger = JobSpec(id="younger", request=slots(1), estimate_us=5)
+    updated = JobSpec(id="older", request=slots(1), estimate_us=6)
+    for event in (
+        JobSubmitted(at=0, job=younger, run_pass=False),
+        JobUpdated(at=0, job=updated, changed=("estimate_us",)),
+    ):
+        assert twin.handle(event) == world.core.handle(event)
+    assert twin.chain == world.core.chain
