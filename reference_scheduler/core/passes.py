@@ -132,6 +132,11 @@ class Pass:
                 return Reservation(max(end_us, self.now_us), free, job.keys)
         return None
 
+    def held(self, job: Job) -> PendReason | None:
+        """Return whether a pause or a limit holds ``job``, whatever is free."""
+        blocked = self._limits.blocks(job)
+        return blocked[0] if blocked else None
+
     def possible(self, need: Amount, tasks: int) -> bool:
         """Return whether a job of ``tasks`` times ``need`` would fit if nothing else ran."""
         return self.allocator.place(need, tasks, self.ledger.available) is not None
@@ -178,9 +183,9 @@ class Pass:
     def _held_back(self, job: Job) -> PendReason | None:
         if self.exhausted:
             return PendReason.BATCH
-        blocked = self._limits.blocks(job)
-        if blocked:
-            return blocked[0]
+        held = self.held(job)
+        if held is not None:
+            return held
         if job.keys and self.ledger.held_key(job.keys):
             return PendReason.EXCLUSIVITY
         return None

@@ -64,3 +64,26 @@ def test_a_restored_core_tells_newcomers_in_the_same_order(picker: str) -> None:
     ):
         assert twin.handle(event) == world.core.handle(event)
     assert twin.chain == world.core.chain
+
+
+def test_conservative_keeps_no_place_for_a_job_that_a_pause_holds() -> None:
+    world = World(simple("conservative"), {"n": 3})
+    world.send(QueueConfigured, queue="paused", paused=True)
+    world.submit("held", 2, queue="paused")
+    world.submit("free", 2)
+    assert world.running() == ["free"]
+    world.send(QueueConfigured, queue="paused")
+    world.end("free")
+    assert world.running() == ["held"]
+
+
+def test_conservative_lets_others_move_up_when_a_limit_is_met_at_the_reserved_time() -> None:
+    world = World(simple("conservative", limits=(Limit(Scope.USER, 1, "greedy"),)), {"n": 3})
+    world.submit("first", 3, estimate_us=10, user="modest")
+    world.submit("second", 2, estimate_us=10, user="greedy")
+    world.submit("third", 1, estimate_us=10, user="greedy")
+    world.submit("fourth", 1, estimate_us=10, user="modest")
+    world.end("first")
+    assert world.running() == ["second", "fourth"]
+    world.end("second")
+    assert world.running() == ["third", "fourth"]

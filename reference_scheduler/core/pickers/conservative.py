@@ -13,7 +13,7 @@ import msgspec
 from reference_scheduler.core.amounts import Amount, fits, monus, pack
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import FOREVER_US, Attempt, Job, PendReason
-from reference_scheduler.core.passes import Pass
+from reference_scheduler.core.passes import PASSED_OVER, Pass
 from reference_scheduler.core.pickers.base import OrderedPicker
 
 
@@ -156,18 +156,30 @@ class ConservativePicker(OrderedPicker):
         """See :class:`Picker`."""
         if self._profile is None:
             self._profile = self._rebuild(view)
-        profile = self._profile
-        profile.forget_before(view.now_us)
+        self._profile.forget_before(view.now_us)
+        self._place(view, self._profile)
+        while self._start_due(view):
+            pass
+        self.pend_newcomers(view)
+
+    def _place(self, view: Pass, profile: Profile) -> None:
+        """Give reservations to the jobs that have none, except those that could not use it."""
         unplaced, self._unplaced = self._unplaced, []
-        for _, job in unplaced:
-            if view.possible(job.need, job.spec.tasks):
+        for seq, job in unplaced:
+            held = view.held(job)
+            if held is not None:
+                view.pend(job, held)
+                self._unplaced.append((seq, job))
+            elif view.possible(job.need, job.spec.tasks):
                 self._put(profile, job, view.now_us)
             else:
                 view.pend(job, PendReason.TOO_LARGE)
-        self._start_due(view)
-        self.pend_newcomers(view)
 
-    def _start_due(self, view: Pass) -> None:
+    def _start_due(self, view: Pass) -> bool:
+        """Start the jobs whose time has come.
+
+        Return whether one is held instead: it then gave up its reservation, so others may be due now.
+        """
         index = 0
         while index < len(self._queue):
             job = self._queue[index][2]
@@ -181,10 +193,22 @@ class ConservativePicker(OrderedPicker):
                 del self._queue[index]
                 if reserved_us < view.now_us:
                     self._profile = None  # it ends later than was planned
-            else:
-                view.pend(job, reason)
-                self._profile = None  # what it waits for is not in the profile
-                index += 1
+                continue
+            view.pend(job, reason)
+            if reason in PASSED_OVER and self._profile is not None:
+                self._give_up(self._profile, job, view.now_us)
+                return True
+            self._profile = None  # what it waits for is not in the profile
+            index += 1
+        return False
+
+    def _give_up(self, profile: Profile, job: Job, now_us: int) -> None:
+        """Take back the reservation of a job that is held, and let the others move up."""
+        if job.reserved_us is not None:
+            profile.give(job.total, job.reserved_us, _until(job, job.reserved_us))
+        job.reserved_us = None
+        insort(self._unplaced, (job.seq, job))
+        self._compress(profile, now_us)
 
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the first reserved time to come."""
