@@ -22,7 +22,7 @@ from reference_scheduler.core.events import (
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import Config, JobState, QueueBounds
 from reference_scheduler.drivers.schedule import JobRun, Schedule
-from reference_scheduler.workloads.model import TimedJob, Workload
+from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
 
 UNBOUNDED = 1 << 40
 Observer = Callable[[Event, tuple[Decision, ...]], None]
@@ -50,6 +50,9 @@ class SimulationDriver:
 
     ``observer`` is called with each event and the decisions it gave. Jobs run for the time their workload
     says and complete; what is preempted or cancelled stops at once.
+
+    Raises:
+        WorkloadError: two jobs have the same id.
     """
 
     def __init__(
@@ -59,7 +62,10 @@ class SimulationDriver:
         self._workload = workload
         self._tie = tie
         self._observer = observer
-        self._order = {timed.job.id: index for index, timed in enumerate(workload.jobs)}
+        self._order: dict[str, int] = {}
+        for index, timed in enumerate(workload.jobs):
+            if self._order.setdefault(timed.job.id, index) != index:
+                raise WorkloadError(f"two jobs have the id {timed.job.id!r}; ids must be unique")
         self._ends: list[tuple[int, int, int]] = []
         self._attempt = [0] * len(workload.jobs)
         self._first_start: dict[int, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
@@ -88,10 +89,18 @@ def seconds_us(text: str) -> int:
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TextIO]:
-    """Open a text file that may be gzipped; bytes that are not UTF-8 are kept out of the way, not refused."""
+    """Open a text file that may be gzipped; bytes that are not UTF-8 are kept out of the way, not refused.
+
+    Raises:
+        WorkloadError: what was to be gzipped is not, or is damaged.
+        OSError: the file cannot be read.
+    """
     if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
-            yield stream
+        try:
+            with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
+                yield stream
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise WorkloadError(f"{path}: not a whole gzip file: {error}") from error
     else:
         with path.open(encoding="utf-8", errors="replace") as stream:
             yield stream

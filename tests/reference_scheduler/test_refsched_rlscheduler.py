@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from benchmarks.rlscheduler import PUBLISHED, SCORES, RlEngine, RlJob, mean_slowdown, read_jobs, table_entry
 
 SHARED = Path(os.environ.get("SPAWNGATE_SHARED") or Path(__file__).parents[3] / "shared")

@@ -1,0 +1,70 @@
+"""What the commands say: generated workloads, and each message on one line with its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reference_scheduler.cli import main
+from reference_scheduler.core.model import Priority
+from reference_scheduler.workloads import SyntheticOptions, WorkloadError, generate, load_workload
+
+
+def test_a_workload_can_be_generated_on_the_command_line() -> None:
+    text = "synthetic:jobs=20,seed=7,load=0.9,priorities=urgent+normal,memory_mb=64"
+    options = SyntheticOptions(
+        jobs=20, seed=7, load=0.9, priorities=(Priority.URGENT, Priority.NORMAL), memory_mb=64, processors=32
+    )
+    assert load_workload(text, 32) == generate(options)
+    result = CliRunner().invoke(main, ["simulate", text, "--picker", "easy"])
+    assert (result.exit_code, json.loads(result.stdout)["jobs"]) == (0, 20)
+    assert sorted(json.loads(result.stdout)["classes"]) == ["normal", "urgent"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "say how many jobs, such as synthetic:jobs=1000"),
+        ("jobs=0", "jobs must be positive, got 0"),
+        ("jobs=x", "Expected `int`, got `str` - at `$.jobs`"),
+        ("jobs=1,jobs=2", "'jobs' is given twice; the keys are jobs, seed"),
+        ("jobs=1,color=2", "'color' is unknown; the keys are jobs, seed"),
+        ("jobs=1,priorities=high", "Invalid enum value 'high' - at `$.priorities[0]`"),
+    ],
+)
+def test_a_malformed_synthetic_workload_is_named(text: str, message: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        load_workload(f"synthetic:{text}")
+    assert str(caught.value).startswith(f"synthetic:{text}: {message}")
+
+
+def invoke(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run in ``folder``; the output must be one line."""
+    result = CliRunner().invoke(main, [*arguments, "--metrics", str(folder / "metrics.json")])
+    assert result.stderr.count("\n") == 1
+    return result.exit_code, result.stderr.replace(f"{folder}/", "").rstrip()
+
+
+def test_every_failure_is_one_line_with_its_place(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "twice.swf").write_text("1 0 0 10 1\n1 0 0 10 1\n")
+    (folder / "plain.swf.gz").write_text("xx")
+    (folder / "torn.swf.gz").write_bytes(gzip.compress(b"1 0 0 10 1\n")[:20])
+    (folder / "good.swf").write_text("1 0 0 10 1\n")
+    good = str(folder / "good.swf")
+    cases = {
+        (str(folder / "none.swf"),): "none.swf: No such file or directory",
+        (str(folder / "twice.swf"),): "two jobs have the id '1'; ids must be unique",
+        (str(folder / "plain.swf.gz"),): "plain.swf.gz: not a whole gzip file: Not a gzipped file (b'xx')",
+        (str(folder / "torn.swf.gz"),): "torn.swf.gz: not a whole gzip file: Compressed file ended before "
+        "the end-of-stream marker was reached",
+        (good, "--starts", str(folder / "no" / "s")): "no/s: No such file or directory",
+        (good, "--compare", str(folder / "none.csv")): "none.csv: No such file or directory",
+        (good, "--compare", good): "good.swf: needs the columns job and start",
+    }
+    for arguments, message in cases.items():
+        assert invoke(folder, "simulate", *arguments) == (2, f"Error: {message}")
