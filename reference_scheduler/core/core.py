@@ -450,6 +450,7 @@ class SchedulerCore:
         for victim, attempt in victims:
             invariant(RANK[victim.spec.priority] > RANK[job.spec.priority], "preempted a class not lower")
             victim.attempt = replace(attempt, stopping=True, preempted_for=job.spec.id)
+            victim.preempted = True  # now: what is asked to stop may as well report that it failed
             workers = tuple(worker for worker, _ in attempt.allocation)
             named.append(Victim(victim.spec.id, attempt.number, workers))
         self._beneficiary = job.spec.id

@@ -182,7 +182,6 @@ class JobTable:
         if job.cancel_requested:
             self.settle(job, JobState.CANCELLED)
         elif attempt.preempted_for:
-            job.preempted = True
             self.requeue(job, attempt, 0, f"preempted for job {attempt.preempted_for}")
         elif attempt.state is AttemptState.ADMITTED:
             self.requeue(job, attempt, 0, f"{reason} before it ran")

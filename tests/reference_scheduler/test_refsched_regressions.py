@@ -6,9 +6,10 @@ import pytest
 from scheduler_world import PICKER_NAMES, World, reload_snapshot, simple, slots
 
 from reference_scheduler.core.amounts import Resources
-from reference_scheduler.core.events import JobSubmitted, JobUpdated, QueueConfigured, WorkerUpdated
+from reference_scheduler.core.decisions import Preempt
+from reference_scheduler.core.events import JobSubmitted, JobUpdated, QueueConfigured, Tick, WorkerUpdated
 from reference_scheduler.core.fair_queue import waiting_bound
-from reference_scheduler.core.model import JobSpec, Limit, Scope
+from reference_scheduler.core.model import Failure, JobSpec, JobState, Limit, Priority, RetryPolicy, Scope
 
 
 @pytest.mark.parametrize("picker", PICKER_NAMES)
@@ -87,3 +88,28 @@ def test_conservative_lets_others_move_up_when_a_limit_is_met_at_the_reserved_ti
     assert world.running() == ["second", "fourth"]
     world.end("second")
     assert world.running() == ["third", "fourth"]
+
+
+def test_conservative_plans_anew_after_a_reserved_time_without_a_pass() -> None:
+    world = World(simple("conservative"), {"n": 4})
+    world.submit("first", 3, estimate_us=10)
+    world.submit("second", 2, estimate_us=20)
+    world.submit("third", 3, estimate_us=5)
+    world.at_us = 25
+    world.send(Tick, run_pass=False)
+    world.end("first", run_pass=False)
+    world.send(Tick)
+    assert world.running() == ["second"]
+    world.send(Tick)
+    assert [job.reserved_us for job in world.core.open_jobs()] == [None, 45]
+
+
+def test_a_job_asked_to_make_way_is_not_asked_again_though_it_reports_a_failure() -> None:
+    world = World(simple(preemption=True), {"n": 1})
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True, retry=RetryPolicy(9, base_us=0))
+    world.submit("high", priority=Priority.URGENT)
+    world.end("low", JobState.FAILED, failure=Failure.TRANSIENT)
+    world.end("high")
+    assert world.running() == ["low"]
+    world.submit("higher", priority=Priority.URGENT)
+    assert not any(isinstance(decision, Preempt) for decision in world.log[-1][1])

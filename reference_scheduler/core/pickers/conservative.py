@@ -121,13 +121,15 @@ class ConservativePicker(OrderedPicker):
             self._compress(self._profile, now_us)
 
     def _compress(self, profile: Profile, now_us: int) -> None:
+        if any(job.reserved_us is not None and job.reserved_us < now_us for _, _, job in self._queue):
+            self._profile = None  # no pass was made at that time, so what was planned cannot be held
+            return
         for _, _, job in self._queue:
             reserved_us = job.reserved_us
             if reserved_us is not None:
                 profile.give(job.total, reserved_us, _until(job, reserved_us))
                 start_us = self._put(profile, job, now_us)
-                latest_us = max(reserved_us, now_us)
-                invariant(start_us <= latest_us, "a reservation moved back", job.spec.id)
+                invariant(start_us <= reserved_us, "a reservation moved back", job.spec.id)
 
     def _put(self, profile: Profile, job: Job, now_us: int) -> int:
         job.reserved_us = start = profile.earliest(job.total, _length(job), now_us)
@@ -154,12 +156,13 @@ class ConservativePicker(OrderedPicker):
 
     def run(self, view: Pass) -> None:
         """See :class:`Picker`."""
-        if self._profile is None:
-            self._profile = self._rebuild(view)
-        self._profile.forget_before(view.now_us)
-        self._place(view, self._profile)
-        while self._start_due(view):
-            pass
+        again = True
+        while again:
+            if self._profile is None:
+                self._profile = self._rebuild(view)
+            self._profile.forget_before(view.now_us)
+            self._place(view, self._profile)
+            again = self._start_due(view)
         self.pend_newcomers(view)
 
     def _place(self, view: Pass, profile: Profile) -> None:
@@ -195,20 +198,20 @@ class ConservativePicker(OrderedPicker):
                     self._profile = None  # it ends later than was planned
                 continue
             view.pend(job, reason)
-            if reason in PASSED_OVER and self._profile is not None:
-                self._give_up(self._profile, job, view.now_us)
+            if reason in PASSED_OVER:
+                self._give_up(job, view.now_us)
                 return True
             self._profile = None  # what it waits for is not in the profile
             index += 1
         return False
 
-    def _give_up(self, profile: Profile, job: Job, now_us: int) -> None:
+    def _give_up(self, job: Job, now_us: int) -> None:
         """Take back the reservation of a job that is held, and let the others move up."""
-        if job.reserved_us is not None:
-            profile.give(job.total, job.reserved_us, _until(job, job.reserved_us))
-        job.reserved_us = None
-        insort(self._unplaced, (job.seq, job))
-        self._compress(profile, now_us)
+        reserved_us, job.reserved_us = job.reserved_us, None
+        if self._profile is not None and reserved_us is not None:
+            insort(self._unplaced, (job.seq, job))
+            self._profile.give(job.total, reserved_us, _until(job, reserved_us))
+            self._compress(self._profile, now_us)
 
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the first reserved time to come."""
