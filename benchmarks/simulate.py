@@ -1,78 +1,191 @@
 """Speed of the simulation: jobs per second and peak memory by trace and picker, and cost as a trace grows.
 
-    python benchmarks/simulate.py [--traces FOLDER] [--pickers fcfs,easy] [--largest 100000]
+    python benchmarks/simulate.py [TRACE ...] [--accasim PYTHON] [--largest 1000000] [--write]
 
-Each row is measured in a process of its own, invariants on. ``FOLDER`` has SWF traces; without it only
-generated workloads are run. The last column is microseconds of processor time per job: it stays level when
-cost is linear.
+Each row is measured in a process of its own, invariants on, no log written; reading a trace is included,
+generating a workload is not. Traces are SWF files, by default those in ``../shared/data/traces`` beside this
+repository. ``PYTHON`` is an interpreter that has accasim==1.1.3; it runs the same jobs, normalised and
+written as SWF, right after each row that it has a picker for: on one node with all processors (the quickest
+for it, and the machine that the row has), and with a node for each processor (how it reads SWF). Ratios are
+of processor time, so that what else the machine does weighs little. ``--write`` puts the tables into
+``docs/performance-scheduler.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import json
+import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
-from reference_scheduler.drivers.simulation import simulate, simulation_config
-from reference_scheduler.workloads import SyntheticOptions, Workload, generate, read_workload
+import msgspec
 
+from reference_scheduler.core.model import SECOND_US
+from reference_scheduler.drivers.simulation import simulate, simulation_config
+from reference_scheduler.workloads import Workload, load_workload
+from reference_scheduler.workloads.source import SYNTHETIC
+
+ROOT = Path(__file__).parents[1]
+TRACES = ROOT.parent / "shared" / "data" / "traces"
+PAGE = ROOT / "docs" / "performance-scheduler.md"
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+ACCASIM_PICKERS = ("fcfs", "easy")
+ACCASIM_LIMIT_S = 40
+"""AccaSim is stopped after this long; the ratio is then a lower bound."""
 SMALLEST = 1000
 GROWTH = 10
 
 
-def load(source: str) -> Workload:
-    """Return the trace at a path, or, for ``generated:N``, a generated workload of N jobs."""
-    kind, _, count = source.partition(":")
-    if kind == "generated":
-        return generate(SyntheticOptions(jobs=int(count)))
-    return read_workload(Path(source))
+class Cost(msgspec.Struct, frozen=True):
+    """What one run took: elapsed and processor seconds, and peak memory of its process in MiB."""
+
+    jobs: int
+    elapsed_s: float
+    processor_s: float
+    peak_mib: int
 
 
-def measure(source: str, picker: str) -> tuple[int, float, float, int]:
-    """Return jobs, elapsed and processor seconds of the simulation, and peak memory of the process in MiB."""
-    workload = load(source)
+def peak_mib() -> int:
+    """Return the most memory this process has had, in MiB, as Linux counts it.
+
+    ``getrusage`` would count what the parent had when it started this process.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) >> 10
+
+
+def measure(source: str, picker: str) -> Cost:
+    """Read and simulate the trace at a path, or a ``synthetic:`` one."""
     elapsed_s, processor_s = time.perf_counter(), time.process_time()
+    workload = load_workload(source)
+    if source.startswith(SYNTHETIC):
+        elapsed_s, processor_s = time.perf_counter(), time.process_time()
     simulate(workload, simulation_config(picker))
     elapsed_s, processor_s = time.perf_counter() - elapsed_s, time.process_time() - processor_s
-    return (
-        len(workload.jobs),
-        elapsed_s,
-        processor_s,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-    )
+    return Cost(len(workload.jobs), elapsed_s, processor_s, peak_mib())
 
 
-def sources(traces: Path | None, largest: int) -> Iterator[str]:
-    """Yield the traces of a folder, then generated ones from ``SMALLEST`` to ``largest``."""
-    if traces is not None:
-        yield from sorted(str(path) for path in traces.glob("*.swf*"))
-    count = SMALLEST
-    while count <= largest:
-        yield f"generated:{count}"
-        count *= GROWTH
+def measure_apart(source: str, picker: str) -> Cost:
+    """Measure in a process of its own, so that peak memory is that of this run."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, source, picker).result()
+
+
+def as_swf(workload: Workload) -> str:
+    """Return the jobs of a workload on one machine as SWF with all fields that AccaSim reads."""
+    lines = []
+    for number, timed in enumerate(workload.jobs, 1):
+        width = timed.job.effective_request.process_slots
+        run_s, estimate_s = timed.run_us // SECOND_US, (timed.job.estimate_us or timed.run_us) // SECOND_US
+        lines.append(
+            f"{number} {timed.submit_us // SECOND_US} -1 {run_s} {width} -1 -1 "
+            f"{width} {estimate_s} -1 1 1 1 -1 1 -1 -1 -1\n"
+        )
+    return "".join(lines)
+
+
+def measure_accasim(python: str, source: str, picker: str, one_node: bool) -> Cost | None:
+    """Run the jobs of ``source`` through AccaSim; ``None`` if it takes longer than ``ACCASIM_LIMIT_S``."""
+    workload = load_workload(source)
+    processors = workload.workers[0][1].process_slots
+    with tempfile.NamedTemporaryFile("w", suffix=".swf") as trace:
+        trace.write(as_swf(workload))
+        trace.flush()
+        nodes = 1 if one_node else processors
+        script = Path(__file__).with_name("accasim_run.py")
+        command = [python, str(script), trace.name, picker, str(processors), str(nodes)]
+        try:
+            done = subprocess.run(command, check=True, capture_output=True, timeout=ACCASIM_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return None
+    return Cost(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def ratio(ours: Cost, theirs: Cost | None) -> str:
+    """Say how many times the processor time per job of ``ours`` AccaSim takes."""
+    if theirs is None:
+        return f"> {ACCASIM_LIMIT_S / ours.processor_s:.0f}"
+    return f"{theirs.processor_s / theirs.jobs / (ours.processor_s / ours.jobs):.1f}"
+
+
+def trace_row(source: str, picker: str, accasim: str | None) -> list[str]:
+    """Measure one trace under one picker, and right after it AccaSim if it has the picker."""
+    ours = measure_apart(source, picker)
+    speed = f"{ours.jobs / ours.elapsed_s:.0f}"
+    row = [Path(source).stem, picker, str(ours.jobs), speed, f"{ours.processor_s / ours.jobs * 1e6:.0f}"]
+    row.append(str(ours.peak_mib))
+    if accasim is None or picker not in ACCASIM_PICKERS:
+        return [*row, "", "", "", ""]
+    one, many = (measure_accasim(accasim, source, picker, one_node) for one_node in (True, False))
+    their_speed = "" if one is None else f"{one.jobs / one.elapsed_s:.0f}"
+    peak = "" if one is None else str(one.peak_mib)
+    return [*row, their_speed, peak, ratio(ours, one), ratio(ours, many)]
+
+
+def growth_row(jobs: int, picker: str) -> list[str]:
+    """Measure a generated workload of ``jobs`` jobs."""
+    cost = measure_apart(f"{SYNTHETIC}jobs={jobs}", picker)
+    speed, each_us = cost.jobs / cost.elapsed_s, cost.processor_s / cost.jobs * 1e6
+    return [str(jobs), picker, f"{speed:.0f}", f"{each_us:.0f}", str(cost.peak_mib)]
+
+
+TRACE_HEAD = [
+    *("trace", "picker", "jobs", "jobs/s", "µs/job", "MiB"),
+    *("AccaSim jobs/s", "AccaSim MiB", "ratio, one node", "ratio, node per processor"),
+]
+GROWTH_HEAD = ["jobs", "picker", "jobs/s", "µs/job", "MiB"]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, and print each line as soon as it is known."""
+    lines = []
+    for cells in chain([head, ["---"] * len(head)], rows):
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
+def sizes(largest: int) -> list[int]:
+    """Return the sizes from ``SMALLEST`` up to ``largest``."""
+    found = [SMALLEST]
+    while found[-1] * GROWTH <= largest:
+        found.append(found[-1] * GROWTH)
+    return found
+
+
+def write_page(tables: Sequence[str]) -> None:
+    """Put ``tables`` between the marks of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(MARKS[0])[0], text.split(MARKS[1])[1]
+    PAGE.write_text("\n\n".join([before + MARKS[0], *tables, MARKS[1] + after]), encoding="utf-8")
 
 
 def main() -> None:
-    """Print one row for each trace and picker."""
+    """Print one row for each trace and picker, then one for each size and picker."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--traces", type=Path)
-    parser.add_argument("--pickers", default="fcfs,easy")
-    parser.add_argument("--largest", type=int, default=100_000)
+    parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
+    parser.add_argument("--pickers", default="fcfs,easy,fair,conservative")
+    parser.add_argument("--growing", default="fcfs,easy", help="pickers for the generated workloads")
+    parser.add_argument("--accasim", metavar="PYTHON")
+    parser.add_argument("--largest", type=int, default=1_000_000)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    print(f"{'trace':32} {'picker':13} {'jobs':>8} {'jobs/s':>8} {'MiB':>6} {'us/job':>8}")
-    for source in sources(options.traces, options.largest):
-        for picker in options.pickers.split(","):
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                jobs, elapsed_s, processor_s, peak_mib = pool.submit(measure, source, picker).result()
-            name = Path(source).name
-            speed, cost_us = jobs / elapsed_s, processor_s / jobs * 1e6
-            print(f"{name:32} {picker:13} {jobs:8} {speed:8.0f} {peak_mib:6} {cost_us:8.1f}", flush=True)
+    traces = options.traces or sorted(TRACES.glob("*.swf*"))
+    pickers, growing = options.pickers.split(","), options.growing.split(",")
+    tables = [
+        table(TRACE_HEAD, (trace_row(str(t), picker, options.accasim) for t in traces for picker in pickers)),
+        table(GROWTH_HEAD, (growth_row(n, picker) for picker in growing for n in sizes(options.largest))),
+    ]
+    if options.write:
+        write_page(tables)
 
 
 if __name__ == "__main__":

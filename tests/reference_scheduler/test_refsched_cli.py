@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from reference_scheduler.cli import main
 from reference_scheduler.core.model import Priority
+from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.workloads import SyntheticOptions, WorkloadError, generate, load_workload
 
 
@@ -68,3 +69,12 @@ def test_every_failure_is_one_line_with_its_place(tmp_path: Path) -> None:
     }
     for arguments, message in cases.items():
         assert invoke(folder, "simulate", *arguments) == (2, f"Error: {message}")
+
+
+def test_the_documentation_names_every_picker_and_every_key_of_a_generated_workload() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert [name for name in PICKERS if not any(row.startswith(f"| `{name}` |") for row in rows)] == []
+    generated = next(row for row in rows if row.startswith("| `synthetic:"))
+    keys = SyntheticOptions.__struct_fields__
+    assert [key for key in keys if f"`{key}`" not in generated] == []
