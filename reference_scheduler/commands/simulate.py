@@ -54,6 +54,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE",
     help="Draw Gantt chart, utilisation, queue length and waits: .png, .svg, or .html for a report.",
 )
+@click.option(
+    "--record",
+    "log",
+    type=_FILE,
+    metavar="FILE",
+    help="Record events and decisions into a .replay file, for verify and dump.",
+)
 def simulate(
     trace: str,
     picker: str,
@@ -64,6 +71,7 @@ def simulate(
     metrics_file: Path,
     compare: Path | None,
     plot_file: Path | None,
+    log: Path | None,
 ) -> None:
     """Run TRACE through the scheduler in virtual time and measure the schedule.
 
@@ -78,11 +86,11 @@ def simulate(
     """
     setup = Setup(trace, picker, allocator, tie, processors)
     if plot_file is None:
-        run = run_simulation(setup)
+        run = run_simulation(setup, log=log)
     else:
         check_target(plot_file)
         timeline = Timeline()
-        run = run_simulation(setup, timeline)
+        run = run_simulation(setup, timeline, log=log)
         draw_run(setup, run, timeline, plot_file)
     if starts_file is not None:
         write_text(starts_file, _csv(run.schedule))

@@ -20,6 +20,7 @@ from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.drivers.schedule import Schedule
 from reference_scheduler.drivers.simulation import Observer, SimulationDriver, Tie, simulation_config
 from reference_scheduler.plugins import PluginError, available_allocators, available_pickers
+from reference_scheduler.replay import Recorder
 from reference_scheduler.workloads import Workload, WorkloadError, load_workload
 
 LONG_RUN = 5_000
@@ -87,18 +88,19 @@ def simulation_options(command: _Function) -> _Function:
     return command
 
 
-def run_simulation(setup: Setup, *observers: Observer) -> Run:
-    """Run to the end, showing progress.
+def run_simulation(setup: Setup, *observers: Observer, log: Path | None = None) -> Run:
+    """Run to the end, showing progress; ``log`` is where to record it.
 
     Raises:
-        Failure: the trace cannot be read or is malformed, or there is no such picker or allocator.
+        Failure: the trace cannot be read or is malformed, there is no such picker or allocator, or the log
+            cannot be written.
     """
     try:
         core = SchedulerCore(available_pickers(), available_allocators())
         config = simulation_config(setup.picker, setup.allocator)
         workload = load_workload(setup.trace, setup.processors)
-        with _progress(len(workload.jobs)) as bar:
-            observer = _together([*observers, *bar])
+        with _recording(log, core) as recorder, _progress(len(workload.jobs)) as bar:
+            observer = _together([*observers, *recorder, *bar])
             begun = time.perf_counter()
             schedule = SimulationDriver(core, workload, Tie(setup.tie), observer).run(config)
             return Run(workload, schedule, time.perf_counter() - begun)
@@ -138,6 +140,24 @@ def _together(observers: list[Observer]) -> Observer | None:
             observer(event, decisions)
 
     return observe
+
+
+@contextmanager
+def _recording(log: Path | None, core: SchedulerCore) -> Iterator[Iterable[Observer]]:
+    """Give an observer that records ``core``, if there is a log."""
+    if log is None:
+        yield ()
+        return
+    try:
+        recorder = Recorder.start(log, core)
+    except OSError as error:
+        raise Failure(f"{log}: {error.strerror}") from error
+    with recorder:
+        yield (recorder,)
+        try:
+            recorder.close()
+        except OSError as error:
+            raise Failure(f"{log}: {error.strerror}") from error
 
 
 @contextmanager
