@@ -11,4 +11,5 @@ BEHAVIOURS: dict[str, str] = {
     "lanes-pass-over": "a job that a limit, a pause or its size holds does not hold up its lane",
     "held-jobs-reserve-nothing": "conservative keeps no place for a job that a limit or a pause holds",
     "displaced-once": "a job that was asked to make way is not asked again, however its attempt ended",
+    "passers-stay": "jobs without an estimate that pass a blocked one share what is left over beside it",
 }

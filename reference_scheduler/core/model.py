@@ -240,7 +240,10 @@ Allocation: TypeAlias = tuple[tuple[str, Resources], ...]
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One live attempt. ``(job, number)`` is its fencing token: numbers of a job are never used twice."""
+    """One live attempt. ``(job, number)`` is its fencing token: numbers of a job are never used twice.
+
+    ``passed`` is the blocked job that it was allowed to pass, empty if there was none.
+    """
 
     number: int
     state: AttemptState
@@ -251,6 +254,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     stopping: bool = False
     preempted_for: str = ""
     peak: Resources = Resources()
+    passed: str = ""
 
 
 class JobRecord(msgspec.Struct, omit_defaults=True):

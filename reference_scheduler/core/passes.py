@@ -31,12 +31,13 @@ End = tuple[int, int, Job]
 class Reservation:
     """The promise to a blocked job: at ``at_us`` it fits, by estimates, and ``extra`` is then left over."""
 
-    __slots__ = ("at_us", "extra", "keys")
+    __slots__ = ("at_us", "extra", "job", "keys")
 
-    def __init__(self, at_us: int, extra: dict[str, Amount], keys: tuple[str, ...]) -> None:
+    def __init__(self, at_us: int, extra: dict[str, Amount], job: Job) -> None:
         self.at_us = at_us
         self.extra = extra
-        self.keys = keys
+        self.job = job.spec.id
+        self.keys = job.keys
 
 
 class Pass:
@@ -103,14 +104,20 @@ class Pass:
                 return PendReason.RESERVATION
             for worker, amount in shares:
                 extra[worker] -= amount
-        self._dispatch(job, shares)
+        self._dispatch(job, shares, reservation.job)
         return None
 
     def reserve(self, job: Job) -> Reservation | None:
         """Return the earliest time at which ``job`` fits if all attempts end as estimated; ``None`` if never.
 
-        Attempts past their estimate are taken to end now.
+        Attempts past their estimate are taken to end now. Those without one end after all others, but the ones
+        that have passed ``job`` never: what was left over beside it is used up, or one after the other could
+        pass.
         """
+        return self._reserve(job, job.spec.id) or self._reserve(job, None)
+
+    def _reserve(self, job: Job, passed: str | None) -> Reservation | None:
+        """Return the reservation if attempts without an estimate that passed the job ``passed`` never end."""
         free = dict(self.ledger.free)
         room = sum(free.values())
         held = {key for key in job.keys if key in self.ledger.holders}
@@ -118,8 +125,9 @@ class Pass:
         for index, (end_us, _, other) in enumerate(self.ends):
             attempt = live_attempt(other)
             held.difference_update(attempt.keys)
+            stays = passed is not None and end_us >= FOREVER_US and attempt.passed == passed
             for worker, resources in attempt.allocation:
-                if worker in free:
+                if worker in free and not stays:
                     amount = pack(resources)
                     free[worker] += amount
                     room += amount
@@ -129,7 +137,7 @@ class Pass:
             if shares is not None:
                 for worker, amount in shares:
                     free[worker] -= amount
-                return Reservation(max(end_us, self.now_us), free, job.keys)
+                return Reservation(max(end_us, self.now_us), free, job)
         return None
 
     def held(self, job: Job) -> PendReason | None:
@@ -194,7 +202,7 @@ class Pass:
         possible = self.possible(job.need, job.spec.tasks)
         return PendReason.RESOURCES if possible else PendReason.TOO_LARGE
 
-    def _dispatch(self, job: Job, shares: tuple[Share, ...]) -> None:
+    def _dispatch(self, job: Job, shares: tuple[Share, ...], passed: str = "") -> None:
         invariant(job.attempt is None, "a job has two live attempts", job.spec.id)
         self.ledger.acquire(job.spec.id, shares, job.keys)
         move(job, JobState.RUNNING)
@@ -202,7 +210,9 @@ class Pass:
         job.attempts += 1
         job.reason, job.detail, job.reserved_us = None, "", None
         end_us = min(self.now_us + job.estimate_us, FOREVER_US)
-        job.attempt = Attempt(job.attempts, AttemptState.ADMITTED, self.now_us, end_us, allocation, job.keys)
+        job.attempt = Attempt(
+            job.attempts, AttemptState.ADMITTED, self.now_us, end_us, allocation, job.keys, passed=passed
+        )
         self._limits.started(job)
         insort(self.ends, (end_us, job.seq, job))
         self.started.append(job)

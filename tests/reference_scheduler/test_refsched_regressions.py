@@ -113,3 +113,17 @@ def test_a_job_asked_to_make_way_is_not_asked_again_though_it_reports_a_failure(
     assert world.running() == ["low"]
     world.submit("higher", priority=Priority.URGENT)
     assert not any(isinstance(decision, Preempt) for decision in world.log[-1][1])
+
+
+@pytest.mark.parametrize("picker", ["fair", "easy", "easy-sjf"])
+def test_small_jobs_without_estimates_pass_a_wide_one_only_beside_it(picker: str) -> None:
+    world = World(simple(picker), {"n": 6})
+    for index in range(3):
+        world.submit(f"running{index}", 2)
+    world.submit("wide", 4)
+    for index in range(8):
+        world.submit(f"small{index}", 2)
+    for index in range(3):
+        world.end(f"running{index}")
+        assert world.core.snapshot() == reload_snapshot(world.core).snapshot()
+    assert world.running() == ["wide", "small0"]
