@@ -62,6 +62,17 @@ def test_what_is_installed_is_used_by_its_name(
     assert sorted(out.read_text().splitlines()[1:]) == expected
 
 
+def test_the_documentation_shows_this_example() -> None:
+    page = (ROOT / "docs" / "scheduler.md").read_text(encoding="utf-8")
+    groups = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8").partition('[project.entry-points."')[2]
+    shown = groups.partition("\n\n[tool")[0]
+    assert f'```toml\n[project.entry-points."{shown}\n```' in page
+    source = (EXAMPLE / "src" / "spawngate_plugin_example.py").read_text(encoding="utf-8")
+    formula = "return -unpack(job.total).process_slots\n"
+    assert formula in source
+    assert formula in page
+
+
 def test_a_plugin_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("widest", "no_such_module:WidestPicker", plugins.PICKER_GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
