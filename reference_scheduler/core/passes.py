@@ -110,7 +110,7 @@ class Pass:
     def reserve(self, job: Job) -> Reservation | None:
         """Return the earliest time at which ``job`` fits if all attempts end as estimated; ``None`` if never.
 
-        Attempts past their estimate are taken to end now. Those without one end after all others, but the ones
+        Attempts past their estimate are taken to end now. Those without one end after all others, but those
         that have passed ``job`` never: what was left over beside it is used up, or one after the other could
         pass.
         """

@@ -9,6 +9,7 @@ of the format, which then gets a new version. The tests compare the files with w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.events import ConfigLoaded, Event, JobStateChanged, JobSubmitted
 from reference_scheduler.core.model import Config, JobSpec, JobState
 from reference_scheduler.fuzz.run import run_seed, save
+from reference_scheduler.fuzz.world import Item, Restart
 from reference_scheduler.replay import FrameReader, Recorder
 from reference_scheduler.replay.frames import HEAD_BYTES, PREAMBLE
 
@@ -25,6 +27,7 @@ PAGE = HERE.parents[2] / "docs" / "replay-format.md"
 SEEDS = (153, 82, 245, 183, 157, 383, 123, 196, 359)
 """One history for each picker, all with several kinds of faults."""
 EVENTS = 80
+PART = 15
 
 SMALL: tuple[Event, ...] = (
     ConfigLoaded(at=0, config=Config(resources=Resources(1, 128, 1, 1, 0), picker="fcfs")),
@@ -47,7 +50,14 @@ def make(directory: Path) -> None:
     record_small(directory / "small.replay")
     for seed in SEEDS:
         outcome = run_seed(seed, EVENTS)
-        save(outcome.items, directory / f"{outcome.swarm.config.picker}.replay")
+        items = [item for part in batched(outcome.items) for item in (*part, Restart())]
+        save(items, directory / f"{outcome.swarm.config.picker}.replay")
+
+
+def batched(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield ``items`` in parts: between them the state is recorded, with the reservations it has then."""
+    for start in range(0, len(items), PART):
+        yield items[start : start + PART]
 
 
 def page_with(text: str, log: Path) -> str:
