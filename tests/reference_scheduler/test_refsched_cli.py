@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from reference_scheduler.cli import main
+from reference_scheduler.commands.simulation import LONG_RUN
 from reference_scheduler.core.model import Priority
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.workloads import SyntheticOptions, WorkloadError, generate, load_workload
@@ -69,6 +73,34 @@ def test_every_failure_is_one_line_with_its_place(tmp_path: Path) -> None:
     }
     for arguments, message in cases.items():
         assert invoke(folder, "simulate", *arguments) == (2, f"Error: {message}")
+
+
+def shown_on_a_terminal(jobs: int) -> bytes:
+    """Return what ``refsched simulate`` writes to a terminal as its standard error."""
+    ours, theirs = os.openpty()
+    command = "from reference_scheduler.cli import main; main(prog_name='refsched')"
+    arguments = ["simulate", f"synthetic:jobs={jobs}", "--picker", "fcfs", "--metrics", os.devnull]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "TERM": "xterm"}
+    done = subprocess.run([sys.executable, "-c", command, *arguments], stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:
+        pass  # Linux says so when the other end is closed
+    os.close(ours)
+    assert done.returncode == 0
+    return shown
+
+
+def test_only_long_runs_show_progress_and_only_on_a_terminal() -> None:
+    pytest.importorskip("rich")
+    assert b"simulating" in shown_on_a_terminal(LONG_RUN)
+    assert shown_on_a_terminal(10) == b""
+    result = CliRunner().invoke(main, ["simulate", f"synthetic:jobs={LONG_RUN}", "--picker", "fcfs"])
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_the_documentation_names_every_picker_and_every_key_of_a_generated_workload() -> None:
