@@ -12,4 +12,5 @@ BEHAVIOURS: dict[str, str] = {
     "held-jobs-reserve-nothing": "conservative keeps no place for a job that a limit or a pause holds",
     "displaced-once": "a job that was asked to make way is not asked again, however its attempt ended",
     "passers-stay": "jobs without an estimate that pass a blocked one share what is left over beside it",
+    "heads-are-held": "a limit or key that a job took when passing the head of EASY holds the head at once",
 }

@@ -52,6 +52,11 @@ class Limits:
         for job in live:
             self.started(job)
 
+    @property
+    def active(self) -> bool:
+        """Whether anything has a limit."""
+        return bool(self._caps)
+
     def blocks(self, job: Job) -> tuple[PendReason, str] | None:
         """Return why ``job`` may not start now, with the numbers; ``None`` if no limit holds it."""
         if self._paused and job.spec.queue in self._paused:

@@ -74,6 +74,11 @@ class Pass:
         """Whether this pass has started as many jobs as one pass may."""
         return len(self.started) >= self._claim_batch
 
+    @property
+    def limited(self) -> bool:
+        """Whether there are limits at all, so that the start of one job may hold another."""
+        return self._limits.active
+
     def start(self, job: Job) -> PendReason | None:
         """Start ``job`` if it may and fits: all it asks for or nothing. Return what keeps it otherwise."""
         reason = self._held_back(job)

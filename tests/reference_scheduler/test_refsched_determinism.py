@@ -23,6 +23,16 @@ for index, picker in enumerate(PICKER_NAMES):
     print(picker, play(index * 5, history, picker).core.chain.hex())
 """
 
+REPLAY = """
+import sys
+from pathlib import Path
+from reference_scheduler.replay.verify import verify
+for log in sorted(Path(sys.argv[1]).glob("*.replay")):
+    with log.open("rb") as stream:
+        found = verify(stream)
+    print(log.stem, found.same, found.events, found.chain.hex())
+"""
+
 IMPURE = {
     "asyncio", "datetime", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "socket",
     "subprocess", "sys", "tempfile", "threading", "time", "uuid",
@@ -34,6 +44,34 @@ def chains(interpreter: str, seed: str, *flags: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
     command = [interpreter, *flags, "-c", PROGRAM]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def replayed(interpreter: str, seed: str, *flags: str) -> str:
+    """Return what replaying the recorded logs, hash by hash, gives."""
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    command = [interpreter, *flags, "-c", REPLAY, str(Path(__file__).parent / "golden")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("seed", "flags"),
+    [("0", ()), ("1", ()), ("2", ()), ("3", ("-O",)), ("4294967295", ())],
+    ids=lambda value: "".join(value),
+)
+def test_a_recorded_log_gives_the_same_hashes_under_any_seed_and_optimised(
+    seed: str, flags: tuple[str, ...]
+) -> None:
+    lines = [line.split() for line in replayed(sys.executable, seed, *flags).splitlines()]
+    assert len(lines) == 10
+    assert all(same == "True" for _, same, _, _ in lines)
+
+
+def test_a_recorded_log_gives_the_same_hashes_under_every_version_of_python() -> None:
+    others = [path for path in candidates() if can_run(path, "msgspec")]
+    if not others:
+        pytest.skip("no other interpreter with the dependencies")
+    for interpreter in others:
+        assert replayed(interpreter, "7") == replayed(sys.executable, "0")
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +94,22 @@ def test_invariants_and_hashes_are_the_same_when_optimised(expected: str) -> Non
     assert done.stderr.endswith("InvariantViolation: still on\n")
 
 
-def other_pythons() -> list[str]:
-    """Return the interpreters named in SPAWNGATE_PYTHONS or found on the path that can run the core."""
+def candidates() -> list[str]:
+    """Return the interpreters named in SPAWNGATE_PYTHONS or found on the path."""
     named = os.environ.get("SPAWNGATE_PYTHONS", "").split(os.pathsep)
     found = [path for name in ("python3.11", "python3.12", "python3.13") if (path := shutil.which(name))]
-    return [path for path in dict.fromkeys([*named, *found]) if path and can_run(path)]
+    return [path for path in dict.fromkeys([*named, *found]) if path]
 
 
-def can_run(interpreter: str) -> bool:
+def can_run(interpreter: str, modules: str) -> bool:
     if shutil.which(interpreter) is None:
         return False
-    check = [interpreter, "-c", "import hypothesis, msgspec"]
+    check = [interpreter, "-c", f"import {modules}"]
     return subprocess.run(check, capture_output=True, check=False).returncode == 0
 
 
 def test_every_version_of_python_gives_the_same_hashes(expected: str) -> None:
-    others = other_pythons()
+    others = [path for path in candidates() if can_run(path, "hypothesis, msgspec")]
     if not others:
         pytest.skip("no other interpreter with the dependencies")
     for interpreter in others:

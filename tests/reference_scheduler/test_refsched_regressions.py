@@ -9,7 +9,16 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.decisions import Preempt
 from reference_scheduler.core.events import JobSubmitted, JobUpdated, QueueConfigured, Tick, WorkerUpdated
 from reference_scheduler.core.fair_queue import waiting_bound
-from reference_scheduler.core.model import Failure, JobSpec, JobState, Limit, Priority, RetryPolicy, Scope
+from reference_scheduler.core.model import (
+    Failure,
+    JobSpec,
+    JobState,
+    Limit,
+    PendReason,
+    Priority,
+    RetryPolicy,
+    Scope,
+)
 
 
 @pytest.mark.parametrize("picker", PICKER_NAMES)
@@ -127,3 +136,27 @@ def test_small_jobs_without_estimates_pass_a_wide_one_only_beside_it(picker: str
         world.end(f"running{index}")
         assert world.core.snapshot() == reload_snapshot(world.core).snapshot()
     assert world.running() == ["wide", "small0"]
+
+
+@pytest.mark.parametrize("picker", ["easy", "easy-sjf"])
+def test_a_head_that_a_limit_comes_to_hold_is_no_longer_the_head(picker: str) -> None:
+    world = World(simple(picker, limits=(Limit(Scope.USER, 1, "greedy"),)), {"n": 4})
+    world.submit("running", 3, estimate_us=50)
+    world.submit("head", 2, estimate_us=50, user="greedy")
+    world.submit("passing", 1, estimate_us=10, user="greedy")
+    world.at_us = 5
+    world.submit("other", 1, estimate_us=500)
+    assert world.core.job("head").reason is PendReason.LIMIT  # type: ignore[union-attr]
+    twin = reload_snapshot(world.core)
+    assert twin.handle(Tick(at=6)) == world.core.handle(Tick(at=6))
+
+
+@pytest.mark.parametrize("picker", ["easy", "easy-sjf"])
+def test_a_head_whose_key_was_taken_by_one_that_passed_says_so(picker: str) -> None:
+    world = World(simple(picker), {"n": 4})
+    world.submit("running", 3, estimate_us=50)
+    world.submit("head", estimate_us=50, request=slots(2, "k"))
+    world.submit("passing", estimate_us=10, request=slots(1, "k"))
+    world.wait(1)
+    assert world.running() == ["running", "passing"]
+    assert world.core.job("head").reason is PendReason.EXCLUSIVITY  # type: ignore[union-attr]

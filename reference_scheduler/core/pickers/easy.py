@@ -65,8 +65,10 @@ class EasyPicker(OrderedPicker):
         self._promise(head, reservation)
         if head is not None and reservation is not None:
             self._backfill(view, head, reservation, jobs)
-        if view.exhausted:
-            self._head = None  # some were not tried
+        if view.exhausted or (view.limited and view.started) or any(job.keys for job in view.started):
+            self._head = (
+                None  # some were not tried, or those that started may hold the head by a limit or key
+            )
         self.pend_newcomers(view)
 
     def _promise(self, head: Job | None, reservation: Reservation | None) -> None:
