@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,9 +15,10 @@ from reference_scheduler.core.decisions import Decision
 from reference_scheduler.plugins import PluginError, available_allocators, available_pickers
 from reference_scheduler.replay.dump import event_text, value_text
 from reference_scheduler.replay.frames import Condition, ReplayError
-from reference_scheduler.replay.verify import Divergence, Verification
+from reference_scheduler.replay.verify import Divergence, Progress, Verification
 from reference_scheduler.replay.verify import verify as verify_log
 
+_PROGRESS_EVERY = 1000
 _LABEL = "  {:9} {}"
 
 
@@ -32,8 +34,8 @@ def verify(log: Path) -> None:
     Exit status: 0 all is as recorded, 1 it is not, or the file is damaged, 2 the file cannot be read.
     """
     try:
-        with log.open("rb") as stream:
-            found = verify_log(stream, available_pickers(), available_allocators())
+        with log.open("rb") as stream, _progress() as progress:
+            found = verify_log(stream, available_pickers(), available_allocators(), progress)
     except OSError as error:
         raise Failure(f"{log}: {error.strerror}") from error
     except (ReplayError, PluginError) as error:
@@ -42,6 +44,24 @@ def verify(log: Path) -> None:
         click.echo(line)
     if not found.same or found.tail.condition is Condition.DAMAGED:
         sys.exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Give what shows the number of the event that replay has come to, where somebody looks."""
+    if not sys.stderr.isatty():
+        yield lambda number: None
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    with Status("verifying", console=Console(stderr=True)) as status:
+
+        def show(number: int) -> None:
+            if number % _PROGRESS_EVERY == 0:
+                status.update(f"verifying event {number}")
+
+        yield show
 
 
 def _report(found: Verification) -> Iterator[str]:
