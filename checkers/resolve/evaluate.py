@@ -31,6 +31,8 @@ from checkers.resolve.values import (
 MAX_DEPTH = 300
 """Aliases of aliases that are followed; more is reported, never passed over."""
 MAX_ROUNDS = 12
+FULL_ROUNDS = 2
+"""Rounds after which ``node = node.left`` gives no longer names: a library's attributes have no end of their own."""
 MAX_VALUES = 1000
 
 _TYPE_WRAPPERS = frozenset(
@@ -60,6 +62,7 @@ class Evaluator:
         self._round: dict[Hashable, Values] = {}
         self._active: set[Hashable] = set()
         self._cyclic = False
+        self._rounds = 0
 
     # --- names, with memory ------------------------------------------------------------------------------------
 
@@ -76,7 +79,7 @@ class Evaluator:
         if self._active:
             return self._in_round(key, compute)
         self._assumed = {}
-        for _ in range(MAX_ROUNDS):
+        for self._rounds in range(MAX_ROUNDS):
             self._round, self._cyclic = {}, False
             try:
                 self._in_round(key, compute)
@@ -94,8 +97,22 @@ class Evaluator:
             values = compute()
         finally:
             self._active.discard(key)
+        if self._rounds >= FULL_ROUNDS:
+            values = self._without_growth(values, self._assumed.get(key, ()))
         self._round[key] = values
         return values
+
+    def _without_growth(self, values: Values, assumed: Values) -> Values:
+        """``values`` without attributes of what the name already stands for, unless the catalogue has them."""
+        shorter = tuple(f"{value.name}." for value in assumed if isinstance(value, External))
+        return tuple(
+            value
+            for value in values
+            if not isinstance(value, External)
+            or value in assumed
+            or not value.name.startswith(shorter)
+            or self._catalogued(value.name)
+        )
 
     def binding(self, path: str, number: int, name: str = "") -> Values:
         """What binding ``number`` of a file gives; for a star import, what it brings under ``name``."""

@@ -177,6 +177,8 @@ class SiteFinder:
                     found += self.governed_bases(value.path, value.number)
                 elif isinstance(value, External | Method):
                     found += self._governed_class(self.catalog.canonical(value.name))
+                elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body
+                    found += self._governed_class(value.type_name)
         self._governed[key] = list(dict.fromkeys(found))
         return self._governed[key]
 

@@ -1,75 +1,89 @@
-"""What an expression may stand for, once names are followed across modules."""
+"""What an expression may stand for, once names are followed across modules.
+
+Dataclasses and no named tuples: a class and an instance of it must never compare equal.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class External(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class External:
     """Something of a library, or of the catalogue: a module, class, function or attribute, by qualified name."""
 
     name: str
 
 
-class LibraryObject(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LibraryObject:
     """An instance of a library's class."""
 
     type_name: str
 
 
-class Method(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Method:
     """A method got from an instance, under the class that documents it."""
 
     name: str
 
 
-class ProjectModule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProjectModule:
     """A module or package of the tree; ``path`` is None for a folder without ``__init__.py``."""
 
     name: str
     path: str | None
 
 
-class ProjectClass(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProjectClass:
     """Class ``number`` of the file ``path``."""
 
     path: str
     number: int
 
 
-class ProjectObject(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProjectObject:
     """An instance of a class of the tree."""
 
     path: str
     number: int
 
 
-class ProjectFunction(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProjectFunction:
     """Function ``number`` of the file ``path``."""
 
     path: str
     number: int
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Text:
     """A string constant."""
 
     value: str
 
 
-class Names(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Names:
     """The names of a module as a mapping: ``globals()``, ``vars(module)``, ``module.__dict__``."""
 
     owner: Value
 
 
-class Getter(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Getter:
     """``operator.attrgetter(name)``."""
 
     attribute: str
 
 
-class Lookup(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Lookup:
     """``names.get``, waiting for its key."""
 
     names: Names

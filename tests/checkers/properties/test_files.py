@@ -1,0 +1,197 @@
+"""Which files belong to a project: ``.gitignore`` as git reads it, links, special files, odd names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from checkers.engine import Scan, scan
+from checkers.scan.files import NEVER_ENTERED, list_files
+
+CALL = "import os\nos.system('true')\n"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return root
+
+
+# --- .gitignore -----------------------------------------------------------------------------------------------------
+
+
+def git_files(root: Path) -> list[str]:
+    """What git would take into the repository, in path order."""
+    quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
+    if not (root / ".git").exists():
+        _git(root, quiet, "init", "--quiet")
+    listed = _git(root, quiet, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return sorted(name for name in listed.split("\0") if name.endswith(".py"))
+
+
+def _git(root: Path, environment: dict[str, str], *arguments: str) -> str:
+    command = ["git", *arguments]
+    # execution-ownership: test_only -- git is the oracle
+    done = subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+NAMES = ("a", "b", "ab", "build")
+segments = st.sampled_from(NAMES)
+paths = st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/".join(parts) + ".py")
+pieces = st.sampled_from([*NAMES, "*", "**", "a*", "?", "[ab]", "[!a]", "*.py", "a.py", "b.py", "\\a", "a b"])
+patterns = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "/", "**/"]),
+    st.lists(pieces, min_size=1, max_size=3).map("/".join),
+    st.sampled_from(["", "/", "/**", "/*"]),
+    st.sampled_from(["", " ", "\\ "]),
+)
+lines = st.lists(
+    st.one_of(patterns, st.sampled_from(["", "# note", "\\#a", "\\!a.py", "!", "/"])), min_size=1, max_size=4
+)
+ignores = st.dictionaries(st.sampled_from(["", "a/", "a/b/"]), lines, min_size=1, max_size=2)
+
+
+@settings(max_examples=60)
+@given(st.sets(paths, min_size=1, max_size=8), ignores)
+@example({"a/b.py", "a/a.py"}, {"": ["a/*", "!a/b.py"]})
+@example({"a/b.py"}, {"": ["a/", "!a/b.py"]})
+@example({"a/b.py", "b.py"}, {"": ["b.py"], "a/": ["!b.py"]})
+def test_what_git_ignores_is_left_out(files: set[str], ignored: dict[str, list[str]]) -> None:
+    folders = {path.rpartition("/")[0] for path in files}
+    assume(not any(name.removesuffix(".py") == folder for name in files for folder in folders if name == folder))
+    with TemporaryDirectory() as folder:
+        root = write(Path(folder), dict.fromkeys(files, ""))
+        write(root, {f"{place}.gitignore": "\n".join(found) + "\n" for place, found in ignored.items()})
+        assert list_files(root).files == git_files(root), ignored
+
+
+def test_patterns_of_the_manifest_count_from_the_root(tmp_path: Path) -> None:
+    root = write(tmp_path, dict.fromkeys(["a/x.py", "b/a/x.py", "b/y.py", "gen_pb2.py", "b/gen_pb2.py"], ""))
+    assert list_files(root, ["/a/", "*_pb2.py"]).files == ["b/a/x.py", "b/y.py"]
+
+
+# --- folders that are never entered ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(NEVER_ENTERED))
+def test_folders_that_hold_no_source_of_the_project(tmp_path: Path, name: str) -> None:
+    root = write(tmp_path, {f"{name}/x.py": CALL, f"a/{name}/x.py": CALL, "a/x.py": ""})
+    assert list_files(root).files == ["a/x.py"]
+
+
+def test_a_virtual_environment_of_any_name(tmp_path: Path) -> None:
+    root = write(tmp_path, {"env/pyvenv.cfg": "", "env/lib/x.py": CALL, "envs/x.py": ""})
+    assert list_files(root).files == ["envs/x.py"]
+
+
+def test_a_project_that_is_itself_in_a_virtual_environment(tmp_path: Path) -> None:
+    root = write(tmp_path, {"pyvenv.cfg": "", "x.py": ""})
+    assert list_files(root).files == ["x.py"]
+
+
+# --- links and special files ----------------------------------------------------------------------------------------
+
+
+def unanalysed(root: Path) -> dict[str, str]:
+    """Codes of the files that could not be read."""
+    files = scan(Scan(root, jobs=1)).files
+    return {file.path: file.unanalysed.code for file in files if file.unanalysed is not None}
+
+
+def test_a_link_to_a_folder_is_not_followed(tmp_path: Path) -> None:
+    root = write(tmp_path, {"real/x.py": ""})
+    (root / "linked").symlink_to("real", target_is_directory=True)
+    (root / "up").symlink_to(".", target_is_directory=True)
+    listing = list_files(root)
+    assert (listing.files, listing.unreadable) == (["real/x.py"], [])
+
+
+def test_a_linked_file_is_read_under_its_own_name(tmp_path: Path) -> None:
+    root = write(tmp_path, {"real/x.py": CALL})
+    (root / "y.py").symlink_to("real/x.py")
+    sites = [(file.path, site.line) for file in scan(Scan(root, jobs=1)).files for site in file.sites]
+    assert sites == [("real/x.py", 2), ("y.py", 2)]
+
+
+def test_a_link_out_of_the_root_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"outside.py": CALL, "project/x.py": "", "project-2/y.py": CALL})
+    root = tmp_path / "project"
+    (root / "z.py").symlink_to("../outside.py")
+    (root / "beside.py").symlink_to("../project-2/y.py")  # shares the first letters of the root's name
+    assert unanalysed(root) == {"beside.py": "SRC006", "z.py": "SRC006"}
+
+
+def test_a_dangling_link_is_told(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").symlink_to("nothing.py")
+    (tmp_path / "self.py").symlink_to("self.py")
+    assert unanalysed(tmp_path) == {"gone.py": "SRC002", "self.py": "SRC002"}
+
+
+def test_a_fifo_named_like_a_source(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "link.py").symlink_to("pipe.py")
+    assert unanalysed(tmp_path) == {"link.py": "SRC002", "pipe.py": "SRC002"}
+
+
+def test_a_folder_named_like_a_source(tmp_path: Path) -> None:
+    root = write(tmp_path, {"folder.py/x.py": ""})
+    listing = list_files(root)
+    assert (listing.files, listing.unreadable) == (["folder.py/x.py"], [])
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "bytes.py").write_bytes(b"x = '\xff'\n")
+    (tmp_path / "cookie.py").write_bytes(b"# coding: nonsense\n")
+    (tmp_path / "nul.py").write_bytes(b"x = 1\0\n")
+    assert unanalysed(tmp_path) == {"bytes.py": "SRC004", "cookie.py": "SRC004", "nul.py": "SRC001"}
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [b"new\nline.py", b"latin-\xe9.py", "名.py".encode(), b"tab\t .py", b" .py"])
+def test_odd_names(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / os.fsdecode(name)).write_text(CALL, encoding="utf-8")
+    (found,) = scan(Scan(tmp_path, jobs=1)).files
+    assert found.path == os.fsdecode(name)
+    assert [site.line for site in found.sites] == [2]
+
+
+def test_suffixes(tmp_path: Path) -> None:
+    root = write(tmp_path, dict.fromkeys(["a.py", "b.pyw", "c.ipynb", "d.pyi", "e.txt", "f.pyc", ".hidden.py"], ""))
+    listing = list_files(root)
+    assert listing.files == [".hidden.py", "a.py", "b.pyw", "c.ipynb"]
+    assert listing.stubs == ["d.pyi"]
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "taken"),
+    [
+        ("#!/usr/bin/env python3", 0o755, True),
+        ("#!/usr/bin/python3.12 -u", 0o755, True),
+        ("#!/bin/sh", 0o755, False),
+        ("#!/usr/bin/env python3", 0o644, False),
+        ("import os", 0o755, False),
+    ],
+)
+def test_scripts_without_a_suffix(tmp_path: Path, first: str, mode: int, taken: bool) -> None:
+    (tmp_path / "tool").write_text(f"{first}\n{CALL}", encoding="utf-8")
+    (tmp_path / "tool").chmod(mode)
+    assert list_files(tmp_path).files == (["tool"] if taken else [])
+
+
+@given(st.permutations(["b.py", "a/b.py", "a.py", "a/a.py", "A.py"]))
+def test_the_order_is_that_of_the_paths(names: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        root = write(Path(folder), dict.fromkeys(names, ""))
+        assert list_files(root).files == ["A.py", "a.py", "a/a.py", "a/b.py", "b.py"]
