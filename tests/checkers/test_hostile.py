@@ -6,21 +6,25 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from checkers.engine import Scan, scan
+from checkers.facts.interest import Interest
 from checkers.model import SourceFile
 from checkers.scan import pipeline
 
 SITE = "import os\nos.system('x')\n"
 
 
-def analyse(root: Path, files: dict[str, str | bytes], **options: int) -> dict[str, SourceFile]:
+def analyse(
+    root: Path, files: Mapping[str, str | bytes], max_file_bytes: int = 10 * 1024 * 1024
+) -> dict[str, SourceFile]:
     for path, text in files.items():
         (root / path).write_bytes(text if isinstance(text, bytes) else text.encode())
-    return {file.path: file for file in scan(Scan(root, jobs=1, **options)).files}
+    return {file.path: file for file in scan(Scan(root, jobs=1, max_file_bytes=max_file_bytes)).files}
 
 
 def verdict(file: SourceFile) -> str:
@@ -139,7 +143,7 @@ def test_things_that_are_no_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> None:
-    job = pipeline.Job(str(tmp_path), pipeline.Interest(), (), 1000)
+    job = pipeline.Job(str(tmp_path), Interest(), (), 1000)
     (result,) = pipeline.analyse_files(job, ["gone.py"], 1)
     assert result.broken is not None
     assert (result.broken.code, result.broken.message) == (

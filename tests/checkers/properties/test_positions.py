@@ -133,12 +133,10 @@ def test_generated_modules(text: str) -> None:
 # --- the standard library -------------------------------------------------------------------------------------------
 
 SAMPLE = """
-__future__ abc antigravity bisect cgitb chunk codeop colorsys compileall contextvars copy copyreg crypt
-decimal dummy_threading filecmp fnmatch genericpath getpass gettext hashlib heapq imghdr keyword linecache
-mailcap nturl2path numbers opcode pipes posixpath pty py_compile queue quopri reprlib rlcompleter runpy sched
-secrets selectors shelve shlex signal sndhdr socketserver stat string struct stringprep symtable this timeit
-token tty types uu zipapp concurrent/futures/thread asyncio/queues asyncio/subprocess json/decoder wave
-webbrowser cmd bdb
+__future__ abc antigravity bisect codeop colorsys copy copyreg dis fnmatch genericpath getpass graphlib
+hashlib heapq keyword linecache numbers opcode pkgutil pty py_compile queue quopri reprlib rlcompleter sched
+secrets shelve signal socketserver stat string struct stringprep this timeit token tty types zipapp
+concurrent/futures/thread asyncio/queues asyncio/subprocess json/decoder
 """
 """Short modules; those that the running Python does not have are passed over."""
 

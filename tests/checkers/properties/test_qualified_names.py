@@ -130,7 +130,7 @@ def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("project")
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(text=modules)
 @example(text="import lib.sub\nlib.sub.run()\n")
 @example(text="import lib\nclass C:\n    from lib import a as lib\n    lib()\n    def f(self):\n        lib.a()\n")

@@ -108,25 +108,25 @@ def check_complete(interpreter: Interpreter, program: Project) -> None:
     assert not missing, f"{sorted(missing)}\n{program}"
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(program=single_modules())
 def test_every_call_of_a_module_is_a_site(interpreter: Interpreter, program: Project) -> None:
     check_complete(interpreter, program)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(program=packages())
 def test_every_call_through_other_modules_is_a_site(interpreter: Interpreter, program: Project) -> None:
     check_complete(interpreter, program)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(program=circles())
 def test_every_call_through_circles_of_imports_is_a_site(interpreter: Interpreter, program: Project) -> None:
     check_complete(interpreter, program)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(program=straight_programs())
 def test_nothing_but_the_calls_is_a_site(interpreter: Interpreter, program: Project) -> None:
     assume(compiles(program))
