@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types test recall clean
+.PHONY: help setup check lint types test test-scheduler recall clean
 
 help:
 	@echo 'make check   run check-bypass and check-ownership over this repository'
@@ -50,6 +50,10 @@ test: $(INSTALLED)
 	$(BIN)/check-bypass
 	$(BIN)/check-ownership
 	$(BIN)/python -m pytest
+
+# The scheduler's own suite; it runs apart until the live scheduler joins it.
+test-scheduler: $(INSTALLED)
+	PYTHONPATH=tests/reference_scheduler $(BIN)/python -m pytest -o addopts= tests/reference_scheduler
 
 # Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
 recall: $(INSTALLED)

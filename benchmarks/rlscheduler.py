@@ -148,9 +148,7 @@ def read_jobs(path: Path) -> tuple[list[RlJob], int]:
 
 def mean_slowdown(window: Sequence[RlJob], starts: Mapping[int, int]) -> float:
     """Return the mean of max(1, (wait + run) / max(run, 10 s)) over the jobs of ``window``."""
-    slowdowns = [
-        max(1.0, (starts[job.index] - job.submit_s + job.run_s) / max(job.run_s, BOUND_S)) for job in window
-    ]
+    slowdowns = [max(1.0, (starts[job.index] - job.submit_s + job.run_s) / max(job.run_s, BOUND_S)) for job in window]
     return sum(slowdowns) / len(slowdowns)
 
 
@@ -165,9 +163,7 @@ def table_entry(jobs: Sequence[RlJob], processors: int, policy: str, backfilling
 
 def main() -> None:
     """Print published and computed numbers side by side."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", nargs="?", type=Path, default=TRACE)
     jobs, processors = read_jobs(parser.parse_args().trace)
     print(f"{'policy':8} {'backfilling':11} {'published':>10} {'computed':>10}")

@@ -169,9 +169,7 @@ def write_page(tables: Sequence[str]) -> None:
 
 def main() -> None:
     """Print one row for each trace and picker, then one for each size and picker."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
     parser.add_argument("--pickers", default="fcfs,easy,fair,conservative")
     parser.add_argument("--growing", default="fcfs,easy", help="pickers for the generated workloads")

@@ -109,9 +109,7 @@ def gantt(axes: Axes, timeline: Timeline) -> None:
     classes = [priority for priority in Priority if priority in timeline.waits_us]
     handles = [Patch(color=COLOURS[priority], label=priority.value) for priority in classes]
     if handles:
-        axes.legend(
-            handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False
-        )
+        axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
 
 
 def _box(block: Block, start_us: int, unit_us: float) -> _Box:
@@ -135,9 +133,7 @@ def _tinted(blocks: Sequence[Block]) -> list[_Colour]:
     return colours
 
 
-def _name_blocks(
-    axes: Axes, blocks: Sequence[Block], boxes: Sequence[_Box], colours: Sequence[_Colour]
-) -> None:
+def _name_blocks(axes: Axes, blocks: Sequence[Block], boxes: Sequence[_Box], colours: Sequence[_Colour]) -> None:
     """Write the job into each block that is large enough on the page."""
     to_page = axes.transData.transform
     for block, (x0, y0, x1, y1), colour in zip(blocks, boxes, colours, strict=True):
@@ -145,9 +141,7 @@ def _name_blocks(
         points = axes.figure.dpi / 72
         if (right - left) / points >= 6 * len(block.span.job) + 4 and (top - bottom) / points >= 9:
             ink = "black" if sum(colour) > LIGHT else "white"
-            axes.text(
-                (x0 + x1) / 2, (y0 + y1) / 2, block.span.job, ha="center", va="center", color=ink, fontsize=8
-            )
+            axes.text((x0 + x1) / 2, (y0 + y1) / 2, block.span.job, ha="center", va="center", color=ink, fontsize=8)
 
 
 def _name_workers(axes: Axes, workers: dict[str, int]) -> None:

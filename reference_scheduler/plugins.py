@@ -38,9 +38,7 @@ def available_allocators() -> Mapping[str, Callable[[], Allocator]]:
     return _with_plugins(ALLOCATORS, ALLOCATOR_GROUP)
 
 
-def _with_plugins(
-    built_in: Mapping[str, Callable[[], _Plugin]], group: str
-) -> Mapping[str, Callable[[], _Plugin]]:
+def _with_plugins(built_in: Mapping[str, Callable[[], _Plugin]], group: str) -> Mapping[str, Callable[[], _Plugin]]:
     found = dict(built_in)
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         if entry.name not in found:
@@ -55,8 +53,7 @@ def _load(entry: EntryPoint, group: str) -> Any:
         return entry.load()
     except (ImportError, AttributeError) as error:
         raise PluginError(
-            f"{group}: {entry.name!r} from {entry.value} cannot be loaded: {error}; "
-            "mend or uninstall its distribution"
+            f"{group}: {entry.name!r} from {entry.value} cannot be loaded: {error}; mend or uninstall its distribution"
         ) from error
 
 

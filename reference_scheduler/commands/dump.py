@@ -20,9 +20,7 @@ POLL_S = 0.2
 @click.argument("log", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", help="How to print.")
 @click.option("--job", metavar="ID", help="Only events about this job, or the jobs of this array.")
-@click.option(
-    "--type", "kind", metavar="NAME", help="Only events that are, or gave, a NAME: Dispatch, Tick, …"
-)
+@click.option("--type", "kind", metavar="NAME", help="Only events that are, or gave, a NAME: Dispatch, Tick, …")
 @click.option("--from", "from_s", type=float, metavar="SECONDS", help="Only events from this time on.")
 @click.option("--until", "until_s", type=float, metavar="SECONDS", help="Only events up to this time.")
 @click.option("--follow", "following", is_flag=True, help="Go on as the log grows, until it is ended.")

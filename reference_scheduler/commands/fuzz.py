@@ -16,12 +16,8 @@ from reference_scheduler.fuzz.run import Outcome, run_seed, save, shrink
 
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="The first seed.")
-@click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, metavar="K", help="How many seeds, from N on."
-)
-@click.option(
-    "--events", type=click.IntRange(min=1), default=1000, metavar="M", help="Length of each history."
-)
+@click.option("--seeds", type=click.IntRange(min=1), default=1, metavar="K", help="How many seeds, from N on.")
+@click.option("--events", type=click.IntRange(min=1), default=1000, metavar="M", help="Length of each history.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

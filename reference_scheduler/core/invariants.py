@@ -6,7 +6,7 @@ They are calls, not ``assert`` statements, so ``python -O`` keeps them.
 from __future__ import annotations
 
 
-class InvariantViolation(AssertionError):
+class InvariantViolation(AssertionError):  # noqa: N818 - the term of the field
     """The core's state contradicts itself: a defect in the core, never bad input."""
 
 

@@ -202,9 +202,7 @@ class JobTable:
             self.settle(job, event.new, event.exit_code)
         elif job.failures < policy.max_attempts:
             pause_us = delay_us(policy, job.spec.id, job.failures)
-            self.requeue(
-                job, attempt, pause_us, f"failure {job.failures} of {policy.max_attempts}: {failure}"
-            )
+            self.requeue(job, attempt, pause_us, f"failure {job.failures} of {policy.max_attempts}: {failure}")
         else:
             self.settle(job, JobState.DEAD_LETTER, event.exit_code)
 
@@ -318,9 +316,7 @@ class JobTable:
 
     def audit(self) -> None:
         """Check each job against everything that is kept about it elsewhere."""
-        ends = [
-            (job.attempt.expected_end_us, job.seq, name) for name, job in self.open.items() if job.attempt
-        ]
+        ends = [(job.attempt.expected_end_us, job.seq, name) for name, job in self.open.items() if job.attempt]
         kept = [(end_us, seq, job.spec.id) for end_us, seq, job in self._view.ends]
         invariant(sorted(ends) == kept, "expected ends are not those of live attempts", ends, kept)
         for job in self.open.values():
@@ -332,19 +328,13 @@ class JobTable:
 
     def _audit_job(self, job: Job) -> None:
         name, state, attempt = job.spec.id, job.state, job.attempt
-        invariant(
-            (attempt is not None) == (state is JobState.RUNNING), "running is not having an attempt", name
-        )
+        invariant((attempt is not None) == (state is JobState.RUNNING), "running is not having an attempt", name)
         invariant(attempt is None or attempt.state in LIVE_ATTEMPT, "an attempt that ended is kept", name)
         targets = [target for target in dependencies(job.spec) if target not in self.outcomes]
         invariant(job.unmet == len(targets), "dependencies are miscounted", name, targets)
         invariant(all(name in self._dependents[target] for target in targets), "a dependent is lost", name)
-        invariant(
-            (state is JobState.BLOCKED) == bool(targets), "blocked is not having open dependencies", name
-        )
-        invariant(
-            job.reserved_us is None or state is JobState.QUEUED, "a job not queued has a reservation", name
-        )
+        invariant((state is JobState.BLOCKED) == bool(targets), "blocked is not having open dependencies", name)
+        invariant(job.reserved_us is None or state is JobState.QUEUED, "a job not queued has a reservation", name)
         if state is JobState.SCHEDULED:
             due = self.next_timer()
             invariant(self.now_us < job.not_before_us, "a job is late into the queue", name)

@@ -56,9 +56,7 @@ class Ledger:
         """Give ``job`` all of ``shares`` and ``keys``, which must be free."""
         for worker, amount in shares:
             free = self.free[worker]
-            invariant(
-                fits(amount, free), "granted more than is free", job, worker, unpack(amount), unpack(free)
-            )
+            invariant(fits(amount, free), "granted more than is free", job, worker, unpack(amount), unpack(free))
             self.used[worker] += amount
             self.free[worker] = free - amount
         for key in keys:
@@ -86,9 +84,7 @@ class Ledger:
     def audit(self, live: Iterable[tuple[str, Attempt]]) -> None:
         """Recompute everything from the ``live`` attempts and compare."""
         used, holders = self._derive(live)
-        invariant(
-            holders == self.holders, "key holders are not those of live attempts", holders, self.holders
-        )
+        invariant(holders == self.holders, "key holders are not those of live attempts", holders, self.holders)
         invariant(used == self.used, "resources held are not the sum over live attempts", used, self.used)
         for worker, free in self.free.items():
             expected = monus(self.capacity[worker], used[worker])

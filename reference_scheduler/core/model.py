@@ -137,9 +137,7 @@ class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     @property
     def resources(self) -> Resources:
         """The request without its keys."""
-        return Resources(
-            self.cpu_weight, self.memory_mb_hint, self.process_slots, self.io_weight, self.network_slots
-        )
+        return Resources(self.cpu_weight, self.memory_mb_hint, self.process_slots, self.io_weight, self.network_slots)
 
     @property
     def keys(self) -> tuple[str, ...]:

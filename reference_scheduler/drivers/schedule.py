@@ -57,9 +57,7 @@ def _grouped(runs: Iterable[JobRun], processors: int, group_of: Mapping[str, str
     groups: dict[str, list[JobRun]] = {}
     for run in runs:
         groups.setdefault(group_of[run.job], []).append(run)
-    return {
-        name: {"jobs": len(groups[name]), **_measures(groups[name], processors)} for name in sorted(groups)
-    }
+    return {name: {"jobs": len(groups[name]), **_measures(groups[name], processors)} for name in sorted(groups)}
 
 
 def _measures(runs: Iterable[JobRun], processors: int) -> Metrics:
@@ -68,9 +66,7 @@ def _measures(runs: Iterable[JobRun], processors: int) -> Metrics:
         return dict.fromkeys(("mean_wait", "max_wait", "mean_bounded_slowdown", "utilisation", "makespan"))
     waits = [(run.start_us - run.submit_us) / SECOND_US for run in runs]
     lengths = [(run.end_us - run.start_us) / SECOND_US for run in runs]
-    slowdowns = [
-        max(1.0, (wait + long) / max(long, BOUND_S)) for wait, long in zip(waits, lengths, strict=True)
-    ]
+    slowdowns = [max(1.0, (wait + long) / max(long, BOUND_S)) for wait, long in zip(waits, lengths, strict=True)]
     makespan = (max(run.end_us for run in runs) - min(run.submit_us for run in runs)) / SECOND_US
     work = sum(run.processors * long for run, long in zip(runs, lengths, strict=True))
     return {

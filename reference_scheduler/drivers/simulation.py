@@ -100,9 +100,7 @@ class SimulationDriver:
                 arrived += 1
             self._instant(jobs[submitted:arrived])
             submitted = arrived
-        invariant(
-            not self._core.open_jobs(), "jobs are left that nothing will start", len(self._core.open_jobs())
-        )
+        invariant(not self._core.open_jobs(), "jobs are left that nothing will start", len(self._core.open_jobs()))
         return self._schedule()
 
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
@@ -154,9 +152,7 @@ class SimulationDriver:
                 index = self._order[decision.job]
                 self._attempt[index] = decision.attempt
                 self._first_start.setdefault(index, self._now_us)
-                heappush(
-                    self._ends, (self._now_us + self._workload.jobs[index].run_us, index, decision.attempt)
-                )
+                heappush(self._ends, (self._now_us + self._workload.jobs[index].run_us, index, decision.attempt))
             elif isinstance(decision, Preempt):
                 for victim in decision.victims:
                     self._stop(victim.job, victim.attempt, JobState.INTERRUPTED)
@@ -175,15 +171,11 @@ class SimulationDriver:
             timed = self._workload.jobs[index]
             start_us, spec = self._first_start[index], timed.job
             width = spec.effective_request.process_slots * spec.tasks
-            runs.append(
-                JobRun(spec.id, timed.submit_us, start_us, end_us, width, spec.priority, spec.workspace)
-            )
+            runs.append(JobRun(spec.id, timed.submit_us, start_us, end_us, width, spec.priority, spec.workspace))
         processors = sum(resources.process_slots for _, resources in self._workload.workers)
         return Schedule(tuple(runs), processors, self._workload.skipped, tuple(self._refused))
 
 
-def simulate(
-    workload: Workload, config: Config, tie: Tie = Tie.EVENT, observer: Observer | None = None
-) -> Schedule:
+def simulate(workload: Workload, config: Config, tie: Tie = Tie.EVENT, observer: Observer | None = None) -> Schedule:
     """Run ``workload`` through a new core with ``config``; see :class:`SimulationDriver`."""
     return SimulationDriver(SchedulerCore(), workload, tie, observer).run(config)

@@ -63,8 +63,7 @@ class World:
 
     def _beginning(self) -> list[Item]:
         joining = [
-            WorkerUpdated(at=0, worker=name, capacity=draw_capacity(self._machine))
-            for name in self._swarm.workers
+            WorkerUpdated(at=0, worker=name, capacity=draw_capacity(self._machine)) for name in self._swarm.workers
         ]
         return [*joining[::-1], ConfigLoaded(at=0, config=self._swarm.config)]
 
@@ -148,9 +147,7 @@ class World:
             after_us += draw.randint(1, 600) * SECOND_US
         old = JobState.QUEUED if new is JobState.RUNNING else JobState.RUNNING
         failure = draw.choice(list(Failure))
-        message = JobStateChanged(
-            at=0, job=job, attempt=attempt, old=old, new=new, exit_code=1, failure=failure
-        )
+        message = JobStateChanged(at=0, job=job, attempt=attempt, old=old, new=new, exit_code=1, failure=failure)
         for _ in range(2 if has("duplicate") and draw.random() < 0.3 else 1):
             self._sent += 1
             heappush(self._messages, (self._now_us + after_us, self._sent, message))
@@ -187,9 +184,7 @@ class World:
 
     def _cancel(self, core: SchedulerCore) -> list[Item]:
         return [
-            CancelRequested(
-                at=self._now_us, job=self._pick.choice((job.spec.id, job.array or "j0")), reason="fuzz"
-            )
+            CancelRequested(at=self._now_us, job=self._pick.choice((job.spec.id, job.array or "j0")), reason="fuzz")
             for job in self._some(core, 1)
         ]
 
@@ -212,9 +207,7 @@ class World:
     def _usage(self, core: SchedulerCore) -> list[Item]:
         live = [job for job in self._some(core, 2) if job.attempt is not None]
         used = draw_capacity(self._machine)
-        return [
-            UsageReported(at=self._now_us, job=job.spec.id, attempt=job.attempts, used=used) for job in live
-        ]
+        return [UsageReported(at=self._now_us, job=job.spec.id, attempt=job.attempts, used=used) for job in live]
 
     def _stale(self, core: SchedulerCore) -> list[Item]:
         new = self._pick.choice((JobState.COMPLETED, *_ENDS))

@@ -20,9 +20,7 @@ def compare_states(expected: Snapshot, got: Snapshot) -> tuple[str, ...]:
     return _limited(_differences("", _named(expected), _named(got)))
 
 
-def compare_effects(
-    core: SchedulerCore, expected: tuple[Decision, ...], got: tuple[Decision, ...]
-) -> tuple[str, ...]:
+def compare_effects(core: SchedulerCore, expected: tuple[Decision, ...], got: tuple[Decision, ...]) -> tuple[str, ...]:
     """Return where the jobs that ``core`` has after ``got`` are not what ``expected`` makes of them."""
     wanted, made = _effects(expected), _effects(got)
     lines = []

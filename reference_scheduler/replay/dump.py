@@ -154,11 +154,7 @@ def _value(value: Any) -> str:
         return "{" + _fields(value) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    return (
-        str(value)
-        if isinstance(value, str) and value.isprintable() and " " not in value and value
-        else repr(value)
-    )
+    return str(value) if isinstance(value, str) and value.isprintable() and " " not in value and value else repr(value)
 
 
 def _seconds(time_us: int) -> str:

@@ -257,9 +257,7 @@ def _about_attempt(
     elif kind == "stale":
         attempt += 1 + b % 2
     failure = list(Failure)[c % len(Failure)]
-    world.send(
-        JobStateChanged, job=job, attempt=attempt, old=old, new=new, exit_code=b, failure=failure, **fields
-    )
+    world.send(JobStateChanged, job=job, attempt=attempt, old=old, new=new, exit_code=b, failure=failure, **fields)
 
 
 def start_world(number: int, picker: str | None = None) -> World:

@@ -16,11 +16,8 @@ def test_the_other_simulator_is_given_the_same_jobs(tmp_path: Path) -> None:
     path = tmp_path / "t.swf"
     path.write_text(as_swf(workload))
     read = read_workload(path, 128)
-    assert [
-        (t.submit_us, t.run_us, t.job.effective_request.process_slots, t.job.estimate_us) for t in read.jobs
-    ] == [
-        (t.submit_us, t.run_us, t.job.effective_request.process_slots, t.job.estimate_us)
-        for t in workload.jobs
+    assert [(t.submit_us, t.run_us, t.job.effective_request.process_slots, t.job.estimate_us) for t in read.jobs] == [
+        (t.submit_us, t.run_us, t.job.effective_request.process_slots, t.job.estimate_us) for t in workload.jobs
     ]
 
 

@@ -405,9 +405,7 @@ def test_what_must_follow_success_is_cancelled_after_failure_and_so_on_down_the_
 def test_an_array_whose_ids_would_be_too_long_is_refused_as_a_whole() -> None:
     world = machine()
     decisions = world.send(JobSubmitted, job=JobSpec(id="a" * 255, request=slots(1)), array_size=1)
-    assert decisions == (
-        Reject("a" * 255, RejectCode.INVALID, "length of id with its index must be at most 256"),
-    )
+    assert decisions == (Reject("a" * 255, RejectCode.INVALID, "length of id with its index must be at most 256"),)
     assert world.core.open_jobs() == ()
 
 
@@ -416,9 +414,7 @@ def test_a_dependency_that_is_over_already_counts_and_an_unknown_one_is_refused(
     world.submit("a")
     world.end("a")
     assert world.submit("b", after_ok=("a",)) == (dispatch("b"),)
-    assert world.submit("c", after_ok=("x",)) == (
-        Reject("c", RejectCode.UNKNOWN_DEPENDENCY, "there is no job x"),
-    )
+    assert world.submit("c", after_ok=("x",)) == (Reject("c", RejectCode.UNKNOWN_DEPENDENCY, "there is no job x"),)
     world.end("b", JobState.FAILED)
     world.submit("d", after_ok=("b",))
     assert world.state("d") is JobState.CANCELLED
@@ -535,9 +531,7 @@ def test_the_fewest_then_cheapest_then_youngest_make_way_and_are_requeued_once()
         world.submit(name, width, priority=Priority.BACKGROUND, preemptible=name != "firm")
         world.wait(S)
     decisions = world.submit("u", 1, priority=Priority.URGENT)
-    assert decisions[-1] == Preempt(
-        "u", (Victim("young", 1, ("m",)),), "urgent job needs 1 process_slots with 0 free"
-    )
+    assert decisions[-1] == Preempt("u", (Victim("young", 1, ("m",)),), "urgent job needs 1 process_slots with 0 free")
     decisions = world.end("young", JobState.INTERRUPTED)
     assert decisions == (
         Requeue("young", 1, world.at_us, "preempted for job u"),
@@ -625,9 +619,7 @@ def test_the_picker_can_be_changed_while_jobs_wait() -> None:
         ({"allocator": "nope"}, "allocator must be one of sequential, parallel"),
     ],
 )
-def test_a_name_that_is_not_there_is_refused_and_nothing_changes(
-    config: dict[str, str], message: str
-) -> None:
+def test_a_name_that_is_not_there_is_refused_and_nothing_changes(config: dict[str, str], message: str) -> None:
     core = SchedulerCore()
     before = core.snapshot()
     with pytest.raises(ValueError, match=message):

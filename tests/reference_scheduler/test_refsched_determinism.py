@@ -58,9 +58,7 @@ def replayed(interpreter: str, seed: str, *flags: str) -> str:
     [("0", ()), ("1", ()), ("2", ()), ("3", ("-O",)), ("4294967295", ())],
     ids=lambda value: "".join(value),
 )
-def test_a_recorded_log_gives_the_same_hashes_under_any_seed_and_optimised(
-    seed: str, flags: tuple[str, ...]
-) -> None:
+def test_a_recorded_log_gives_the_same_hashes_under_any_seed_and_optimised(seed: str, flags: tuple[str, ...]) -> None:
     lines = [line.split() for line in replayed(sys.executable, seed, *flags).splitlines()]
     assert len(lines) == 10
     assert all(same == "True" for _, same, _, _ in lines)
@@ -88,9 +86,7 @@ def test_the_seed_of_hashes_does_not_matter(seed: str, expected: str) -> None:
 def test_invariants_and_hashes_are_the_same_when_optimised(expected: str) -> None:
     assert chains(sys.executable, "0", "-O") == expected
     program = "from reference_scheduler.core.invariants import invariant; invariant(False, 'still on')"
-    done = subprocess.run(
-        [sys.executable, "-O", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-O", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr.endswith("InvariantViolation: still on\n")
 
 

@@ -166,9 +166,7 @@ def test_a_day_of_the_highest_class_does_not_keep_a_lower_job_beyond_the_bound(l
     assert turns <= bound
 
 
-ARRIVALS = st.lists(
-    st.tuples(st.sampled_from(CLASSES), st.integers(0, 4), st.integers(1, 4)), min_size=10, max_size=40
-)
+ARRIVALS = st.lists(st.tuples(st.sampled_from(CLASSES), st.integers(0, 4), st.integers(1, 4)), min_size=10, max_size=40)
 
 
 @settings(max_examples=20, deadline=None)

@@ -96,9 +96,7 @@ def test_a_failing_history_is_made_small_and_saved_and_reproduces(
     assert mended.same
 
 
-def test_the_command_saves_what_fails_and_exits_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_saves_what_fails_and_exits_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["fuzz", "--seed", "1", "--seeds", "1", "--events", "60", "--out", str(tmp_path / "found")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0

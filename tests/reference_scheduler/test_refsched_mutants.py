@@ -44,9 +44,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant(
-        "lost release", "ledger.py", "self.used[worker] = used = used - amount", "self.used[worker] = used"
-    ),
+    Mutant("lost release", "ledger.py", "self.used[worker] = used = used - amount", "self.used[worker] = used"),
     Mutant(
         "skipped exclusivity key",
         "passes.py",

@@ -202,9 +202,7 @@ def test_the_commands_draw_what_the_name_says(tmp_path: Path, command: str) -> N
     assert "two.jsonl, fcfs" in (tmp_path / "picture.html").read_text()
 
 
-def test_what_cannot_be_drawn_is_refused_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_drawn_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(main, ["plot", "no such trace", "--out", "a.pdf"])
     assert (result.exit_code, result.stderr) == (2, "Error: a.pdf: a plot ends in one of .png, .svg, .html\n")
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -63,9 +63,7 @@ def test_a_quantity_out_of_range_cannot_be_packed(quantity: int) -> None:
 
 def test_a_shortfall_names_what_lacks_with_both_numbers() -> None:
     need, free = Resources(5, 10, 2, 1, 0), Resources(4, 10, 1, 9, 9)
-    assert (
-        shortfall(pack(need), pack(free)) == "needs 5 cpu_weight with 4 free and 2 process_slots with 1 free"
-    )
+    assert shortfall(pack(need), pack(free)) == "needs 5 cpu_weight with 4 free and 2 process_slots with 1 free"
 
 
 # Allocators.
@@ -129,9 +127,7 @@ def test_a_picker_runs_every_job_once_within_capacity_and_the_same_way_again(
     assert sorted(run.job for run in schedule.runs) == sorted(timed.job.id for timed in workload.jobs)
     assert schedule.refused == ()
     changes = sorted(
-        change
-        for run in schedule.runs
-        for change in ((run.start_us, run.processors), (run.end_us, -run.processors))
+        change for run in schedule.runs for change in ((run.start_us, run.processors), (run.end_us, -run.processors))
     )
     held = 0
     for _, change in changes:
@@ -178,14 +174,10 @@ def queue_order(picker: OrderedPicker, jobs: list[tuple[str, int, int, int]], no
         picker.add(made[-1])
     if isinstance(picker, Wfp3Picker | UnicepPicker):
         picker._sort(now_s * S)
-    return sorted(
-        (job.spec.id for job in made), key=lambda name: picker.place(made[[j[0] for j in jobs].index(name)])
-    )
+    return sorted((job.spec.id for job in made), key=lambda name: picker.place(made[[j[0] for j in jobs].index(name)]))
 
 
-TRIPLES = st.lists(
-    st.tuples(st.integers(1, 10**6), st.integers(1, 512), st.integers(1, 10**5)), min_size=2, max_size=8
-)
+TRIPLES = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 512), st.integers(1, 10**5)), min_size=2, max_size=8)
 
 
 @pytest.mark.parametrize("name", ["f1", "wfp3", "unicep"])
@@ -272,9 +264,7 @@ def test_a_profile_finds_the_first_slot_and_gives_all_back(slots_wanted: list[tu
     taken = []
     for from_us, duration, need in slots_wanted:
         start = profile.earliest(need, duration, from_us)
-        naive = next(
-            t for t in range(from_us, 400) if all(free[u] >= need for u in range(t, min(t + duration, 400)))
-        )
+        naive = next(t for t in range(from_us, 400) if all(free[u] >= need for u in range(t, min(t + duration, 400))))
         assert start == naive
         profile.take(need, start, start + duration)
         taken.append((need, start, start + duration))

@@ -173,9 +173,7 @@ def test_the_same_events_give_the_same_decisions_and_hashes(number: int, history
 
 @histories
 @given(NUMBERS, HISTORIES, st.sampled_from(PICKER_NAMES), st.integers(0, 60))
-def test_a_restored_core_goes_on_exactly(
-    number: int, history: list[Operation], picker: str, cut: int
-) -> None:
+def test_a_restored_core_goes_on_exactly(number: int, history: list[Operation], picker: str, cut: int) -> None:
     world = play(number, history, picker)
     core = SchedulerCore()
     for index, (event, decisions) in enumerate(world.log):
@@ -211,16 +209,12 @@ def test_an_idle_core_asks_for_no_tick(picker: str) -> None:
 def test_events_and_decisions_survive_serialisation(number: int, history: list[Operation]) -> None:
     for event, decisions in play(number, history).log:
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event) == event
-        assert (
-            msgspec.msgpack.decode(msgspec.msgpack.encode(decisions), type=tuple[Decision, ...]) == decisions
-        )
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(decisions), type=tuple[Decision, ...]) == decisions
 
 
 @histories
 @given(NUMBERS, HISTORIES, st.integers(1, 3600))
-def test_a_clock_that_steps_back_changes_no_decision(
-    number: int, history: list[Operation], step_s: int
-) -> None:
+def test_a_clock_that_steps_back_changes_no_decision(number: int, history: list[Operation], step_s: int) -> None:
     world = play(number, history)
     core, twin = SchedulerCore(), SchedulerCore()
     for event, _ in world.log:

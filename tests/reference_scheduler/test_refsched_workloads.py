@@ -59,9 +59,7 @@ def test_swf_rows_are_normalised_and_unusable_ones_counted(tmp_path: Path, zippe
 
 def test_csv_reads_optional_columns(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(
-        "job,submit,run,procs,estimate,user,priority\nb,2.5,1,3,,u,urgent\na,0,7,1,9,-1,\nc,1,0,1,1,,\n"
-    )
+    path.write_text("job,submit,run,procs,estimate,user,priority\nb,2.5,1,3,,u,urgent\na,0,7,1,9,-1,\nc,1,0,1,1,,\n")
     workload = read_workload(path)
     assert [t.job.id for t in workload.jobs] == ["a", "b"]
     b = workload.jobs[1]
@@ -118,9 +116,7 @@ def tie_workload() -> Workload:
     """At 10 s: ``exact`` ends on its estimate, ``early`` before it, and two jobs come."""
     jobs = [("exact", 0, 10, 1, 10), ("early", 0, 10, 1, 20), ("x", 10, 5, 2, 5), ("y", 10, 5, 1, 5)]
     timed = [
-        TimedJob(
-            submit * S, run * S, JobSpec(name, request=ResourceRequest(process_slots=n), estimate_us=e * S)
-        )
+        TimedJob(submit * S, run * S, JobSpec(name, request=ResourceRequest(process_slots=n), estimate_us=e * S))
         for name, submit, run, n, e in jobs
     ]
     return Workload((("machine", Resources(process_slots=2)),), tuple(timed))
@@ -162,9 +158,7 @@ def test_the_order_at_one_instant_is_that_of_the_tie_rule(tie: Tie, expected: li
 
 def test_nothing_is_polled_while_nothing_happens() -> None:
     seen: list[Event] = []
-    simulate(
-        generate(SyntheticOptions(jobs=50)), simulation_config("fcfs"), observer=lambda e, _: seen.append(e)
-    )
+    simulate(generate(SyntheticOptions(jobs=50)), simulation_config("fcfs"), observer=lambda e, _: seen.append(e))
     assert not any(isinstance(event, Tick) for event in seen)
 
 
@@ -230,9 +224,7 @@ def test_the_command_simulates_compares_and_says_what_differs(tmp_path: Path) ->
         (["--processors", "0"], "0 is not in the range x>=1"),
     ],
 )
-def test_bad_usage_exits_with_two_and_says_what_there_is(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_bad_usage_exits_with_two_and_says_what_there_is(tmp_path: Path, arguments: list[str], message: str) -> None:
     trace = tmp_path / "t.swf"
     trace.write_text(SWF)
     result = CliRunner().invoke(main, ["simulate", str(trace), *arguments])

@@ -21,9 +21,7 @@ class Allocator(Protocol):
 
     name: str
 
-    def place(
-        self, need: Amount, tasks: int, free: Mapping[str, Amount]
-    ) -> tuple[tuple[str, Amount], ...] | None:
+    def place(self, need: Amount, tasks: int, free: Mapping[str, Amount]) -> tuple[tuple[str, Amount], ...] | None:
         """Return which worker gives how much to a job of ``tasks`` tasks of ``need`` each.
 
         All tasks or none: the amounts sum to ``need * tasks``, each fits in the ``free`` of its worker, each

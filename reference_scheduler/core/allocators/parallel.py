@@ -12,9 +12,7 @@ class ParallelAllocator:
 
     name = "parallel"
 
-    def place(
-        self, need: Amount, tasks: int, free: Mapping[str, Amount]
-    ) -> tuple[tuple[str, Amount], ...] | None:
+    def place(self, need: Amount, tasks: int, free: Mapping[str, Amount]) -> tuple[tuple[str, Amount], ...] | None:
         """See :class:`reference_scheduler.core.allocators.Allocator`."""
         shares: list[tuple[str, Amount]] = []
         wanted = unpack(need)

@@ -12,9 +12,7 @@ class SequentialAllocator:
 
     name = "sequential"
 
-    def place(
-        self, need: Amount, tasks: int, free: Mapping[str, Amount]
-    ) -> tuple[tuple[str, Amount], ...] | None:
+    def place(self, need: Amount, tasks: int, free: Mapping[str, Amount]) -> tuple[tuple[str, Amount], ...] | None:
         """See :class:`reference_scheduler.core.allocators.Allocator`."""
         total = need * tasks
         for worker, amount in free.items():

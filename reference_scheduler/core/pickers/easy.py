@@ -66,9 +66,7 @@ class EasyPicker(OrderedPicker):
         if head is not None and reservation is not None:
             self._backfill(view, head, reservation, jobs)
         if view.exhausted or (view.limited and view.started) or any(job.keys for job in view.started):
-            self._head = (
-                None  # some were not tried, or those that started may hold the head by a limit or key
-            )
+            self._head = None  # some were not tried, or those that started may hold the head by a limit or key
         self.pend_newcomers(view)
 
     def _promise(self, head: Job | None, reservation: Reservation | None) -> None:

@@ -24,9 +24,7 @@ class BestFitAllocator:
 
     name = "best-fit"
 
-    def place(
-        self, need: Amount, tasks: int, free: Mapping[str, Amount]
-    ) -> tuple[tuple[str, Amount], ...] | None:
+    def place(self, need: Amount, tasks: int, free: Mapping[str, Amount]) -> tuple[tuple[str, Amount], ...] | None:
         """See :class:`reference_scheduler.core.allocators.Allocator`."""
         total = need * tasks
         able = [worker for worker, amount in free.items() if fits(total, amount)]
