@@ -2,7 +2,8 @@
 
 The provider knows imports and scopes, and gives every binding that a scope has of a name, at whatever place. So each
 scope of the programs here binds a name once, before it is used. What the provider does not know is left out: captures
-of ``match``, ``del``, assignments, and that a comprehension in a class body does not see the class.
+of ``match``, ``del``, assignments, that a comprehension in a class body does not see the class, and that the name of
+``import a.b`` may be hidden by another ``a`` further in.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ class Import(NamedTuple):
 
 IMPORTS = [
     Import("import lib", frozenset({"lib"})),
-    Import("import lib.sub", frozenset({"lib"})),
     Import("import lib.sub.deep as a", frozenset({"a"})),
     Import("import lib as b, lib.sub as sub", frozenset({"b", "sub"})),
     Import("from lib import a", frozenset({"a"})),
