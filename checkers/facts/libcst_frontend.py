@@ -331,12 +331,7 @@ class _Walk:
 
     def _with(self, node: cst.With) -> None:
         self._header(node, node.body)
-        steps: list[Step] = []
-        for item in node.items:
-            value = self.values.of(item.item)
-            steps.append((self._visit, item.item, IGNORED))
-            if item.asname is not None:
-                steps.append((self._bind_target, item.asname.name, f.Entered(value), []))
+        steps: list[Step] = [(self._with_item, item) for item in node.items]
         if any(callee_name(item.item) == "suppress" for item in node.items):
             # The body may stop anywhere and the program goes on behind it: a try with an empty handler.
             group = self.builder.open_group(GroupKind.TRY)
@@ -344,6 +339,13 @@ class _Walk:
             steps += [(self.builder.open_arm, group, ArmKind.HANDLER), (self.builder.close_arm,)]
         else:
             steps.append((self._suite, node.body))
+        self._then(*steps)
+
+    def _with_item(self, item: cst.WithItem) -> None:
+        value = self.values.of(item.item)
+        steps: list[Step] = [(self._visit, item.item, IGNORED)]
+        if item.asname is not None:
+            steps.append((self._bind_target, item.asname.name, f.Entered(value), []))
         self._then(*steps)
 
     def _try(self, node: cst.Try | cst.TryStar) -> None:

@@ -281,7 +281,8 @@ def test_standard_library_classes_and_bases(version: str) -> None:
 def test_each_standard_library_name_of_the_facts_exists_in_some_python() -> None:
     found = [answers for answers in map(probe, VERSIONS) if answers is not None]
     dated = {row["name"] for path in STDLIB for row in rows(path, "api") if row.keys() & {"since", "until", "platform"}}
-    elsewhere = {  # on Windows, or from 3.14
+    elsewhere = {  # on Windows, from 3.14, or of a library that adds a builtin
+        "IPython.get_ipython",
         "asyncio.WindowsProactorEventLoopPolicy",
         "asyncio.WindowsSelectorEventLoopPolicy",
         "http.server.HTTPSServer",

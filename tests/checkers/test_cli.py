@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -695,23 +694,6 @@ def test_a_reader_that_goes_away_changes_no_verdict(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
-
-
-def test_interrupted_is_130(tmp_path: Path) -> None:
-    big(tmp_path)
-    command = [sys.executable, "-m", "checkers", "ownership", "--list-sites", "--output-format", "json"]
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.read(1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert (process.returncode, err) == (130, b"")
 
 
 def test_a_full_device_is_one_line(tmp_path: Path) -> None:

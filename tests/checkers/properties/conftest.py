@@ -10,7 +10,7 @@ import pytest
 from checkers.facts.libcst_frontend import RECURSION_LIMIT
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _deep_recursion() -> Iterator[None]:
     """The front end raises the limit; Hypothesis warns of a limit that changes while a property runs."""
     before = sys.getrecursionlimit()
