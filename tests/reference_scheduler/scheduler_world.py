@@ -27,6 +27,7 @@ from reference_scheduler.core.events import (
 )
 from reference_scheduler.core.model import (
     SECOND_US,
+    Attempt,
     Backoff,
     Config,
     Failure,
@@ -42,7 +43,7 @@ from reference_scheduler.core.model import (
     RetryPolicy,
     Scope,
 )
-from reference_scheduler.core.snapshot import Snapshot
+from reference_scheduler.core.snapshot import Outcome, Snapshot
 
 WIDE_OPEN = QueueBounds(10_000, 10_000, 10_000, 10_000)
 S = SECOND_US
@@ -93,21 +94,32 @@ class World:
         self.at_us += duration_us
         return self.send(Tick)
 
-    def attempt(self, job: str) -> int:
-        """Return the number of the live attempt of ``job``."""
+    def job(self, job: str) -> Job:
+        """Return ``job``, which is not terminal."""
         found = self.core.job(job)
         assert found is not None
-        assert found.attempt is not None
-        return found.attempt.number
+        return found
+
+    def live(self, job: str) -> Attempt:
+        """Return the live attempt of ``job``."""
+        attempt = self.job(job).attempt
+        assert attempt is not None
+        return attempt
+
+    def attempt(self, job: str) -> int:
+        """Return the number of the live attempt of ``job``."""
+        return self.live(job).number
+
+    def outcome(self, job: str) -> Outcome:
+        """Return how ``job`` or an array ended."""
+        outcome = self.core.outcome(job)
+        assert outcome is not None
+        return outcome
 
     def state(self, job: str) -> JobState:
         """Return the state of ``job``, terminal or not."""
         outcome = self.core.outcome(job)
-        if outcome is not None:
-            return outcome.state
-        found = self.core.job(job)
-        assert found is not None
-        return found.state
+        return self.job(job).state if outcome is None else outcome.state
 
     def running(self) -> list[str]:
         """Return the jobs with a live attempt, oldest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from reference_scheduler.core import InvariantViolation, SchedulerCore
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.decisions import (
     Cancel,
+    Decision,
     Dispatch,
     Expire,
     Pend,
@@ -56,12 +58,18 @@ from reference_scheduler.core.model import (
 from reference_scheduler.core.retry import delay_us
 
 
-def machine(width: int = 4, **fields: object) -> World:
-    return World(simple(**fields), {"m": width})  # type: ignore[arg-type]
+def machine(width: int = 4, **fields: Any) -> World:
+    return World(simple(**fields), {"m": width})
 
 
 def dispatch(job: str, width: int = 1, attempt: int = 1, worker: str = "m") -> Dispatch:
     return Dispatch(job, attempt, ((worker, Resources(process_slots=width)),))
+
+
+def refusal(decisions: tuple[Decision, ...]) -> RejectCode:
+    (only,) = decisions
+    assert isinstance(only, Reject)
+    return only.code
 
 
 # Submission.
@@ -75,7 +83,7 @@ def test_nothing_is_accepted_before_a_configuration_or_when_disabled() -> None:
     world = World()
     assert world.submit("a") == (Reject("a", RejectCode.DISABLED, "the scheduler is disabled"),)
     world.send(ConfigLoaded, config=Config(enabled=False))
-    assert world.submit("a")[0].code is RejectCode.DISABLED
+    assert refusal(world.submit("a")) is RejectCode.DISABLED
 
 
 def test_an_impossible_job_is_refused_with_both_numbers_and_reserves_nothing() -> None:
@@ -87,9 +95,9 @@ def test_an_impossible_job_is_refused_with_both_numbers_and_reserves_nothing() -
 def test_an_id_is_never_used_twice_not_even_after_its_end() -> None:
     world = machine()
     world.submit("a")
-    assert world.submit("a")[0].code is RejectCode.DUPLICATE
+    assert refusal(world.submit("a")) is RejectCode.DUPLICATE
     world.end("a")
-    assert world.submit("a")[0].code is RejectCode.DUPLICATE
+    assert refusal(world.submit("a")) is RejectCode.DUPLICATE
     assert world.state("a") is JobState.COMPLETED
 
 
@@ -105,9 +113,7 @@ def test_an_id_is_never_used_twice_not_even_after_its_end() -> None:
         ),
     ],
 )
-def test_a_full_queue_refuses_and_says_which_bound(
-    bounds: QueueBounds, fields: dict[str, object], sentence: str
-) -> None:
+def test_a_full_queue_refuses_and_says_which_bound(bounds: QueueBounds, fields: dict[str, Any], sentence: str) -> None:
     world = machine(1, queue=bounds)
     for name in ("runs", "waits", "waits too"):
         assert not isinstance(world.submit(name, workspace="w", **fields)[0], Reject)
@@ -135,10 +141,10 @@ def test_a_malformed_job_cannot_be_made_nor_decoded(fields: dict[str, object], m
 def test_defaults_of_each_kind_apply_and_bare_keys_are_normalised() -> None:
     world = World(Config(picker="fcfs"))
     world.submit("a", kind="build", request=None)
-    assert world.core.job("a").attempt.allocation == (("local", Resources(3, 2048, 1, 3, 0)),)
+    assert world.live("a").allocation == (("local", Resources(3, 2048, 1, 3, 0)),)
     world.submit("b", request=slots(1, "workspace-mutation", "exclusive:workspace-mutation"))
-    assert world.core.job("b").keys == ("exclusive:workspace-mutation",)
-    assert world.core.job("b").reason is PendReason.EXCLUSIVITY
+    assert world.job("b").keys == ("exclusive:workspace-mutation",)
+    assert world.job("b").reason is PendReason.EXCLUSIVITY
 
 
 # Reports of executors, and fencing.
@@ -168,7 +174,7 @@ def test_a_completion_is_counted_once_however_often_it_is_told() -> None:
     assert world.end("a", exit_code=0) == (dispatch("b"),)
     for _ in range(3):
         world.send(JobStateChanged, job="a", attempt=1, old=JobState.RUNNING, new=JobState.FAILED)
-    assert world.core.outcome("a").exit_code == 0
+    assert world.outcome("a").exit_code == 0
     assert world.running() == ["b"]
 
 
@@ -181,8 +187,8 @@ def test_of_cancel_finish_and_timeout_the_first_to_be_told_holds(order: tuple[Jo
     world.send(CancelRequested, job="a")
     for code, new in enumerate(order):
         world.send(JobStateChanged, job="a", attempt=1, old=JobState.RUNNING, new=new, exit_code=code)
-    assert world.core.outcome("a").state is order[0]
-    assert world.core.outcome("a").exit_code == 0
+    assert world.outcome("a").state is order[0]
+    assert world.outcome("a").exit_code == 0
 
 
 def test_usage_is_remembered_by_its_peak_and_never_added_to_what_is_held() -> None:
@@ -190,7 +196,7 @@ def test_usage_is_remembered_by_its_peak_and_never_added_to_what_is_held() -> No
     world.submit("a", 2)
     for used in (Resources(1, 9), Resources(5, 2)):
         world.send(UsageReported, job="a", attempt=1, used=used)
-    assert world.core.job("a").attempt.peak == Resources(5, 9)
+    assert world.live("a").peak == Resources(5, 9)
     assert world.submit("b", 2) == (dispatch("b", 2),)
 
 
@@ -238,7 +244,7 @@ def test_a_failed_job_is_retried_after_a_growing_pause_and_ends_as_a_dead_letter
         assert world.wait(1) == (dispatch("a", attempt=attempt + 1),)
     assert pauses == [S, 2 * S]
     world.end("a", JobState.FAILED, failure=Failure.TRANSIENT, exit_code=9)
-    assert (world.state("a"), world.core.outcome("a").exit_code) == (JobState.DEAD_LETTER, 9)
+    assert (world.state("a"), world.outcome("a").exit_code) == (JobState.DEAD_LETTER, 9)
 
 
 def test_a_failure_that_is_not_to_be_retried_is_final() -> None:
@@ -344,7 +350,7 @@ def test_a_gang_that_loses_a_worker_is_stopped_and_holds_the_rest_until_it_has_e
     world.submit("a", tasks=4)
     world.runs("a")
     assert world.send(WorkerLost, worker="n") == (Cancel("a", 1, "worker n is lost"),)
-    assert world.core.job("a").attempt.allocation == (("m", Resources(process_slots=2)),)
+    assert world.live("a").allocation == (("m", Resources(process_slots=2)),)
     world.submit("b")
     assert world.state("b") is JobState.QUEUED
     assert world.end("a", JobState.INTERRUPTED) == (dispatch("b"),)
@@ -384,7 +390,7 @@ def test_an_array_runs_as_many_at_once_as_it_may_and_completes_when_all_have() -
     world.end("a[1]")
     assert world.core.outcome("a") is None
     assert world.end("a[2]") == (dispatch("after"),)
-    assert world.core.outcome("a").state is JobState.COMPLETED
+    assert world.outcome("a").state is JobState.COMPLETED
 
 
 def test_what_must_follow_success_is_cancelled_after_failure_and_so_on_down_the_chain() -> None:
@@ -435,7 +441,7 @@ def test_cancelling_an_array_cancels_all_of_it() -> None:
     decisions = world.send(CancelRequested, job="a", reason="no")
     assert decisions == (Cancel("a[0]", 1, "no"), Cancel("a[1]", 0, "no"), Cancel("a[2]", 0, "no"))
     world.end("a[0]", JobState.CANCELLED)
-    assert world.core.outcome("a").state is JobState.FAILED
+    assert world.outcome("a").state is JobState.FAILED
 
 
 # Time.
@@ -486,7 +492,8 @@ def test_no_pass_follows_an_event_that_says_so() -> None:
 def test_a_limit_holds_jobs_of_its_scope_and_no_others(scope: Scope) -> None:
     world = machine(9, limits=(Limit(scope, 1),), picker="fcfs")
     for name, value in (("a", "x"), ("b", "x"), ("c", "y")):
-        world.submit(name, **{scope.value: value})
+        fields: dict[str, Any] = {scope.value: value}
+        world.submit(name, **fields)
     assert world.running() == ["a", "c"]
     assert world.core.why("b").endswith(f"(limit: 1 of at most 1 run for {scope} 'x').")
     assert world.end("a") == (dispatch("b"),)
@@ -498,7 +505,7 @@ def test_a_paused_queue_waits_until_it_is_resumed() -> None:
     assert world.submit("a", queue="q") == (Pend("a", PendReason.PAUSED, "queue 'q' is paused"),)
     assert world.send(QueueConfigured, queue="q", max_running=1) == (dispatch("a"),)
     world.submit("b", queue="q")
-    assert world.core.job("b").reason is PendReason.LIMIT
+    assert world.job("b").reason is PendReason.LIMIT
 
 
 # Updates.
@@ -509,13 +516,13 @@ def test_an_update_changes_a_waiting_job_and_refuses_what_it_does_not_name() -> 
     world.submit("a")
     world.submit("b")
     world.submit("c")
-    spec = world.core.job("c").spec
+    spec = world.job("c").spec
     urgent = msgspec.structs.replace(spec, priority=Priority.URGENT)
-    assert world.send(JobUpdated, job=urgent, changed=("user",))[0].code is RejectCode.INVALID
+    assert refusal(world.send(JobUpdated, job=urgent, changed=("user",))) is RejectCode.INVALID
     world.send(JobUpdated, job=urgent, changed=("priority",))
     assert world.end("a") == (dispatch("c"),)
     gone = msgspec.structs.replace(spec, id="zz")
-    assert world.send(JobUpdated, job=gone, changed=())[0].code is RejectCode.TERMINAL
+    assert refusal(world.send(JobUpdated, job=gone, changed=())) is RejectCode.TERMINAL
 
 
 # Preemption.

@@ -116,7 +116,7 @@ def test_a_small_job_starts_beside_a_blocked_wide_head_which_starts_within_its_r
     world.submit("long", 1, estimate_us=60 * S, workspace="c")
     world.submit("small", 1, estimate_us=5 * S, workspace="d")
     assert world.running() == ["runs", "small"]
-    assert world.core.job("wide").reserved_us == 10 * S
+    assert world.job("wide").reserved_us == 10 * S
     world.at_us = 5 * S
     world.end("small")
     world.at_us = 10 * S
@@ -204,7 +204,7 @@ def test_the_bound_on_waiting_holds_in_time_for_jobs_of_all_widths(low_rank: int
         submit_flood(world, index, seed)
     world.submit("target", 4, priority=low, workspace="target", estimate_us=4 * S)
     index = 12
-    while world.core.job("target") is not None and world.core.job("target").attempt is None:
+    while (job := world.core.job("target")) is not None and job.attempt is None:
         assert world.at_us <= bound_us
         ends = {j.spec.id: j.attempt.expected_end_us for j in world.core.open_jobs() if j.attempt}
         world.at_us = min(ends.values())

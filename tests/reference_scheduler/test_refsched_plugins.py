@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from itertools import pairwise
 
@@ -184,7 +184,7 @@ TRIPLES = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 512), st.inte
 @given(jobs=TRIPLES)
 def test_scores_order_jobs_as_their_formulas_do(name: str, jobs: list[tuple[int, int, int]]) -> None:
     now_s = 2 * 10**6
-    formulas = {
+    formulas: dict[str, Callable[[int, int, int], float]] = {
         "f1": lambda s, n, r: math.log10(r) * n + 870 * math.log10(s),
         "wfp3": lambda s, n, r: -(((now_s - s) / r) ** 3) * n,
         "unicep": lambda s, n, r: -(now_s - s) / (math.log2(n) * r) if n > 1 else -math.inf,
@@ -210,8 +210,8 @@ def test_easy_backfills_what_ends_by_the_shadow_time_or_fits_in_the_extra() -> N
     world.submit("extra", 2, estimate_us=1000 * S)
     world.submit("no extra left", 1, estimate_us=1000 * S)
     assert world.running() == ["runs", "by then", "extra"]
-    assert world.core.job("head").reserved_us == 100 * S
-    assert world.core.job("too long").reserved_us is None
+    assert world.job("head").reserved_us == 100 * S
+    assert world.job("too long").reserved_us is None
 
 
 def test_easy_sjf_tries_the_shortest_first() -> None:
@@ -234,12 +234,12 @@ def test_conservative_moves_reservations_only_forward_when_a_job_ends_early() ->
     world.submit("b", 3, estimate_us=50 * S)
     world.submit("c", 2, estimate_us=10 * S)
     world.submit("d", 1, estimate_us=50 * S)
-    reserved = {name: world.core.job(name).reserved_us for name in "bcd"}
+    reserved = {name: world.job(name).reserved_us for name in "bcd"}
     assert reserved == {"b": 100 * S, "c": 150 * S, "d": 100 * S}
     world.wait(20 * S)
     world.end("a")
     assert world.running() == ["b", "d"]
-    assert world.core.job("c").reserved_us == 70 * S
+    assert world.job("c").reserved_us == 70 * S
     assert world.core.next_due() == 70 * S
 
 
@@ -254,7 +254,7 @@ def test_conservative_copes_with_a_reserved_time_that_went_by_without_a_pass() -
     world.at_us = 30 * S
     world.send(JobStateChanged, job="c", **complete)
     world.submit("d", 4, estimate_us=10 * S)
-    assert (world.running(), world.core.job("d").reserved_us) == (["b"], 80 * S)
+    assert (world.running(), world.job("d").reserved_us) == (["b"], 80 * S)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 8)), max_size=12))

@@ -79,8 +79,8 @@ def test_resources_held_are_the_sum_over_live_attempts_and_within_capacity(
         snapshot = world.core.snapshot()
         used = {worker.name: 0 for worker in snapshot.workers}
         for job in snapshot.jobs:
-            for worker, resources in job.attempt.allocation if job.attempt else ():
-                used[worker] += pack(resources)
+            for name, resources in job.attempt.allocation if job.attempt else ():
+                used[name] += pack(resources)
         for worker in snapshot.workers:
             unchanged = before.get(worker.name) == worker.capacity
             granted = any(

@@ -146,7 +146,7 @@ def test_a_head_that_a_limit_comes_to_hold_is_no_longer_the_head(picker: str) ->
     world.submit("passing", 1, estimate_us=10, user="greedy")
     world.at_us = 5
     world.submit("other", 1, estimate_us=500)
-    assert world.core.job("head").reason is PendReason.LIMIT  # type: ignore[union-attr]
+    assert world.job("head").reason is PendReason.LIMIT
     twin = reload_snapshot(world.core)
     assert twin.handle(Tick(at=6)) == world.core.handle(Tick(at=6))
 
@@ -159,4 +159,4 @@ def test_a_head_whose_key_was_taken_by_one_that_passed_says_so(picker: str) -> N
     world.submit("passing", estimate_us=10, request=slots(1, "k"))
     world.wait(1)
     assert world.running() == ["running", "passing"]
-    assert world.core.job("head").reason is PendReason.EXCLUSIVITY  # type: ignore[union-attr]
+    assert world.job("head").reason is PendReason.EXCLUSIVITY

@@ -40,7 +40,13 @@ SWF = """\
 
 def summary(workload: Workload) -> list[tuple[str, int, int, int, int]]:
     return [
-        (t.job.id, t.submit_us // S, t.run_us // S, t.job.request.process_slots, t.job.estimate_us // S)
+        (
+            t.job.id,
+            t.submit_us // S,
+            t.run_us // S,
+            t.job.effective_request.process_slots,
+            (t.job.estimate_us or 0) // S,
+        )
         for t in workload.jobs
     ]
 
@@ -180,8 +186,11 @@ def test_measures_are_those_of_their_definitions() -> None:
     assert found["makespan"] == 105
     assert found["utilisation"] == (2 * 100 + 4 * 5) / (4 * 105)
     assert found["jobs_per_second"] == 4
-    assert found["classes"]["urgent"]["mean_bounded_slowdown"] == 9.5
-    assert found["lanes"]["a"]["utilisation"] == 0.5
+    classes, lanes = found["classes"], found["lanes"]
+    assert isinstance(classes, dict)
+    assert isinstance(lanes, dict)
+    assert classes["urgent"]["mean_bounded_slowdown"] == 9.5
+    assert lanes["a"]["utilisation"] == 0.5
     assert metrics(Schedule((), 4), 0)["mean_wait"] is None
 
 
