@@ -9,11 +9,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types test recall clean
+.PHONY: help setup check lint types test fuzz recall clean
 
 help:
 	@echo 'make check   run check-bypass and check-ownership over this repository'
 	@echo 'make test    ruff, formatting, types, the checks, the tests'
+	@echo 'make fuzz    a million random events through the scheduler, every check after each'
 	@echo 'make lint | types | recall | clean'
 
 setup: $(INSTALLED)
@@ -50,6 +51,10 @@ test: $(INSTALLED)
 	$(BIN)/check-bypass
 	$(BIN)/check-ownership
 	$(BIN)/python -m pytest
+
+# The tests do the same with fewer and shorter histories.
+fuzz: $(INSTALLED)
+	$(BIN)/refsched fuzz --seed 0 --seeds 2500 --events 400
 
 # Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
 recall: $(INSTALLED)

@@ -1,0 +1,16 @@
+"""Checks that stay on in production.
+
+They are calls, not ``assert`` statements, so ``python -O`` keeps them.
+"""
+
+from __future__ import annotations
+
+
+class InvariantViolation(AssertionError):  # noqa: N818 - the term of the field
+    """The core's state contradicts itself: a defect in the core, never bad input."""
+
+
+def invariant(condition: bool, message: str, *facts: object) -> None:
+    """Raise :class:`InvariantViolation` with ``message`` and ``facts`` unless ``condition`` holds."""
+    if not condition:
+        raise InvariantViolation(": ".join([message, *map(repr, facts)]))

@@ -1,0 +1,140 @@
+"""The seam between the core and the policies that decide who starts next."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import ClassVar, Protocol
+
+from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.model import Attempt, Fairness, Job, PendReason
+from reference_scheduler.core.passes import PASSED_OVER, Pass
+
+
+class Picker(Protocol):
+    """A policy that holds the queued jobs and starts some of them in each pass.
+
+    It acts only through the :class:`~reference_scheduler.core.passes.Pass` it is given and takes a job out of
+    its own queue when the pass has started it. It has no clock, no randomness, and iterates over nothing
+    that is unordered. Register one under the entry point group ``spawngate.pickers``.
+    """
+
+    name: ClassVar[str]
+
+    def configure(self, fairness: Fairness) -> None:
+        """Take over the weights; called before anything else and again when they change."""
+        ...
+
+    def add(self, job: Job) -> None:
+        """A job is queued: newly, or again with its old place by ``seq``."""
+        ...
+
+    def remove(self, job: Job) -> None:
+        """A queued job left the queue without having been started by this picker."""
+        ...
+
+    def ended(self, job: Job, attempt: Attempt, now_us: int) -> None:
+        """An attempt ended, and what it held is free."""
+        ...
+
+    def capacity_changed(self) -> None:
+        """A worker came, went or changed, or a limit did."""
+        ...
+
+    def run(self, view: Pass) -> None:
+        """Start what may start now, and tell ``view`` why the others it looked at wait."""
+        ...
+
+    def next_due(self, now_us: int) -> int | None:
+        """Return the first time after ``now_us`` at which a pass could decide differently by itself."""
+        ...
+
+    def place(self, job: Job) -> int:
+        """Return the place of the queued ``job`` in the queue, 1 being first."""
+        ...
+
+    def save(self) -> bytes:
+        """Return what :meth:`load` needs besides the jobs themselves."""
+        ...
+
+    def load(self, saved: bytes) -> None:
+        """Continue from ``saved``; the queued jobs have been added already."""
+        ...
+
+
+class OrderedPicker:
+    """Starts jobs in the order of a score that does not change while a job waits; no backfilling.
+
+    The first job that must wait holds up all others, except that jobs held by a limit are passed over.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[int, int, Job]] = []
+        self._fresh: list[Job] = []
+
+    def score(self, job: Job) -> int:
+        """Return the key to sort by, lowest first; ties go by time of submission."""
+        return job.seq
+
+    def configure(self, fairness: Fairness) -> None:
+        """See :class:`Picker`; no use of weights."""
+
+    def add(self, job: Job) -> None:
+        """See :class:`Picker`."""
+        insort(self._queue, (self.score(job), job.seq, job))
+        self._fresh.append(job)
+
+    def remove(self, job: Job) -> None:
+        """See :class:`Picker`."""
+        del self._queue[self.place(job) - 1]
+
+    def ended(self, job: Job, attempt: Attempt, now_us: int) -> None:
+        """See :class:`Picker`; nothing is kept about attempts."""
+
+    def capacity_changed(self) -> None:
+        """See :class:`Picker`; nothing is kept about capacity."""
+
+    def run(self, view: Pass) -> None:
+        """See :class:`Picker`."""
+        self.start_heads(view)
+        self.pend_newcomers(view)
+
+    def pend_newcomers(self, view: Pass) -> None:
+        """Tell the jobs that came since the last pass, and that this one did not look at, that they wait."""
+        fresh, self._fresh = self._fresh, []
+        view.pend_newcomers(fresh)
+
+    def start_heads(self, view: Pass) -> int | None:
+        """Start jobs from the front; return the index of the first that must wait, ``None`` if none must."""
+        queue, index = self._queue, 0
+        while index < len(queue):
+            job = queue[index][2]
+            reason = view.start(job)
+            if reason is None:
+                del queue[index]
+                continue
+            if reason is PendReason.BATCH:
+                return None
+            view.pend(job, reason)
+            if reason not in PASSED_OVER:
+                return index
+            index += 1
+        return None
+
+    def next_due(self, now_us: int) -> int | None:
+        """See :class:`Picker`; time alone changes nothing."""
+        return None
+
+    def place(self, job: Job) -> int:
+        """See :class:`Picker`."""
+        index = bisect_left(self._queue, (self.score(job), job.seq))
+        invariant(self._queue[index][2] is job, "a queued job is not in its place", job.spec.id)
+        return index + 1
+
+    def save(self) -> bytes:
+        """See :class:`Picker`; the order follows from the jobs."""
+        return b""
+
+    def load(self, saved: bytes) -> None:
+        """See :class:`Picker`."""

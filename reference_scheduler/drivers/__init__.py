@@ -1,0 +1,1 @@
+"""Drivers translate between the core and a world: real or simulated."""

@@ -1,0 +1,112 @@
+"""What a run of a workload came to, and how good it was."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from reference_scheduler.core.model import SECOND_US, Priority
+
+BOUND_S = 10
+"""Shorter run times count as this long in the bounded slowdown (Feitelson et al., JSSPP 1997)."""
+
+Metrics: TypeAlias = dict[str, "int | float | dict[str, Metrics] | None"]
+
+
+class JobRun(msgspec.Struct, frozen=True):
+    """One job that ended: its first start, its end, and the processors it held."""
+
+    job: str
+    submit_us: int
+    start_us: int
+    end_us: int
+    processors: int
+    priority: Priority
+    lane: str
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """The jobs that ended, in order of submission, on a machine of ``processors``."""
+
+    runs: tuple[JobRun, ...]
+    processors: int
+    skipped: int = 0
+    refused: tuple[str, ...] = ()
+
+
+def metrics(schedule: Schedule, elapsed_s: float) -> Metrics:
+    """Return the measures of ``schedule``, times in seconds; ``elapsed_s`` is what computing it took.
+
+    Wait is start - submit; bounded slowdown max(1, (wait + run) / max(run, 10 s)); makespan last end - first
+    submit; utilisation Σ processors·run / (processors of the machine · makespan).
+    """
+    runs = schedule.runs
+    result: Metrics = {"jobs": len(runs), "skipped": schedule.skipped, "refused": len(schedule.refused)}
+    result |= _measures(runs, schedule.processors)
+    result["jobs_per_second"] = round(len(runs) / elapsed_s, 1) if elapsed_s > 0 else None
+    result["classes"] = _grouped(runs, schedule.processors, {run.job: run.priority.value for run in runs})
+    result["lanes"] = _grouped(runs, schedule.processors, {run.job: run.lane for run in runs})
+    return result
+
+
+def _grouped(runs: Iterable[JobRun], processors: int, group_of: Mapping[str, str]) -> dict[str, Metrics]:
+    groups: dict[str, list[JobRun]] = {}
+    for run in runs:
+        groups.setdefault(group_of[run.job], []).append(run)
+    return {name: {"jobs": len(groups[name]), **_measures(groups[name], processors)} for name in sorted(groups)}
+
+
+def _measures(runs: Iterable[JobRun], processors: int) -> Metrics:
+    runs = list(runs)
+    if not runs:
+        return dict.fromkeys(("mean_wait", "max_wait", "mean_bounded_slowdown", "utilisation", "makespan"))
+    waits = [(run.start_us - run.submit_us) / SECOND_US for run in runs]
+    lengths = [(run.end_us - run.start_us) / SECOND_US for run in runs]
+    slowdowns = [max(1.0, (wait + long) / max(long, BOUND_S)) for wait, long in zip(waits, lengths, strict=True)]
+    makespan = (max(run.end_us for run in runs) - min(run.submit_us for run in runs)) / SECOND_US
+    work = sum(run.processors * long for run, long in zip(runs, lengths, strict=True))
+    return {
+        "mean_wait": sum(waits) / len(runs),
+        "max_wait": max(waits),
+        "mean_bounded_slowdown": sum(slowdowns) / len(runs),
+        "utilisation": work / (processors * makespan) if makespan else None,
+        "makespan": makespan,
+    }
+
+
+def starts(schedule: Schedule) -> list[tuple[str, str]]:
+    """Return ``(job, start in seconds)`` in job order: by number where ids are numbers."""
+    numeric = all(run.job.isdecimal() for run in schedule.runs)
+    runs = sorted(schedule.runs, key=lambda run: int(run.job)) if numeric else schedule.runs
+    return [(run.job, _seconds(run.start_us)) for run in runs]
+
+
+def first_difference(schedule: Schedule, reference: Path) -> str | None:
+    """Say which job, in the order of ``reference`` (CSV ``job,start``), is first to start at another time.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it lacks a column.
+    """
+    ours = dict(starts(schedule))
+    with reference.open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream)
+        if not {"job", "start"} <= set(rows.fieldnames or ()):
+            raise ValueError(f"{reference}: needs the columns job and start")
+        expected = {row["job"]: row["start"] for row in rows}
+    for job, start in expected.items():
+        if job not in ours:
+            return f"job {job}: expected to start at {start} s, never started"
+        if ours[job] != start:
+            return f"job {job}: expected to start at {start} s, started at {ours[job]} s"
+    extra = next((job for job in ours if job not in expected), None)
+    return None if extra is None else f"job {extra}: not expected, started at {ours[extra]} s"
+
+
+def _seconds(time_us: int) -> str:
+    whole, rest = divmod(time_us, SECOND_US)
+    return f"{whole}.{rest:06}".rstrip("0") if rest else str(whole)
