@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -89,7 +89,7 @@ class _File:
 class Catalog:
     """Entries and facts of some import roots. Names are looked up as documented; see :meth:`canonical`."""
 
-    def __init__(self, files: Iterable[_File], extra: Iterable[Entry] = ()) -> None:
+    def __init__(self, files: Iterable[_File], extra: Sequence[Entry] = ()) -> None:
         self._entries: dict[str, Entry] = {}
         self._facts: dict[str, NameFacts] = {}
         self._spellings: dict[str, str] = {}
@@ -99,10 +99,11 @@ class Catalog:
             self._facts.update((facts.name, facts) for facts in file.facts)
             self._spellings.update(file.spellings)
         self._add(extra)
+        self._know_classes(extra)
         self._documented = self._entries.keys() | self._facts.keys() | set(self._spellings.values())
 
     @classmethod
-    def load(cls, roots: Iterable[str], extra: Iterable[Entry] = ()) -> Catalog:
+    def load(cls, roots: Iterable[str], extra: Sequence[Entry] = ()) -> Catalog:
         """The catalogue of the top-level import names ``roots``, and of the project's own entries ``extra``.
 
         Roots without a file are passed over. An extra entry takes the place of a catalogue entry of its name.
@@ -187,6 +188,13 @@ class Catalog:
             self._entries[entry.name] = entry
             if entry.form is Form.CLASS:
                 self._facts.setdefault(entry.name, NameFacts(entry.name, is_class=True))
+
+    def _know_classes(self, entries: Iterable[Entry]) -> None:
+        """A project's entry for a method says that what the method belongs to is a class."""
+        for entry in entries:
+            owner = entry.name.rpartition(".")[0]
+            if entry.form is Form.METHOD:
+                self._facts.setdefault(owner, NameFacts(owner, is_class=True))
 
     def _respell(self, name: str) -> str:
         """One replacement: the longest prefix that is known decides, and a documented one stays."""

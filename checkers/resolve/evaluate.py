@@ -471,8 +471,8 @@ class Evaluator:
                 owners = self.value(path, call.arguments[0].value) if attribute else ()
                 return _union(self.attribute(owner, attribute or "", path) for owner in owners)
             case "importlib.import_module":
-                module = _constant_argument(call, 0)
-                return () if module is None else self._import_by_name(path, module)
+                module = _constant_argument(call, 0, "name")
+                return () if module is None else self._import_by_name(path, module, call)
             case "builtins.__import__":
                 return self._dunder_import(path, call)
             case "builtins.globals":
@@ -493,17 +493,20 @@ class Evaluator:
     def _here(self, path: str) -> Values:
         return (ProjectModule(self.layout.names[path], path),)
 
-    def _import_by_name(self, path: str, name: str) -> Values:
+    def _import_by_name(self, path: str, name: str, call: f.Call) -> Values:
         relative = name.lstrip(".")
         level = len(name) - len(relative)
         if not level:
             return self._imported_module(path, name)
-        module = self.module(path, relative, level)
+        package = _constant_argument(call, 1, "package")
+        if package is not None:
+            return self._imported_module(path, ".".join([*package.split(".")[: 1 - level or None], relative]))
+        module = self.module(path, relative, level)  # ``__package__``, or what else says where the file is
         return () if module is None else (module,)
 
     def _dunder_import(self, path: str, call: f.Call) -> Values:
         """``__import__("a.b")`` gives ``a``, unless something is asked from ``a.b``."""
-        name = _constant_argument(call, 0)
+        name = _constant_argument(call, 0, "name")
         if name is None:
             return ()
         positional = [argument for argument in call.arguments if argument.keyword is None]
@@ -570,11 +573,11 @@ def _union(groups: Iterable[Values]) -> Values:
     return tuple(found)
 
 
-def _constant_argument(call: f.Call, position: int) -> str | None:
-    """The string constant that is positional argument ``position``, or the first passed as ``name``."""
+def _constant_argument(call: f.Call, position: int, keyword: str = "") -> str | None:
+    """The string constant that is positional argument ``position``, or passed as ``keyword``."""
+    passed = {argument.keyword: argument.value for argument in reversed(call.arguments)}
     positional = [argument.value for argument in call.arguments if argument.keyword is None]
-    named = [argument.value for argument in call.arguments if argument.keyword == "name" and position == 0]
-    value = positional[position] if position < len(positional) else next(iter(named), None)
+    value = positional[position] if position < len(positional) else passed.get(keyword) if keyword else None
     return value.value if isinstance(value, f.Constant) and isinstance(value.value, str) else None
 
 

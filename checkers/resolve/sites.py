@@ -127,7 +127,7 @@ class SiteFinder:
                 if entry is not None:
                     yield _Api(entry, True)
             case ProjectClass(owner, number):
-                own = list(self._named(self.qualified(owner, self.evaluator.modules[owner].classes[number].symbol)))
+                own = list(self._named(self._class_name(value)))
                 yield from own or (_Api(entry, False) for entry in self.governed_bases(owner, number))
             case ProjectFunction(owner, number):
                 yield from self._named(self.qualified(owner, self.evaluator.modules[owner].functions[number].symbol))
@@ -165,6 +165,9 @@ class SiteFinder:
         owners = self.evaluator.value(path, arguments[0]) if arguments else ()
         return any(isinstance(o, External) and self.catalog.canonical(o.name) in self._owners for o in owners)
 
+    def _class_name(self, value: ProjectClass) -> str:
+        return self.qualified(value.path, self.evaluator.modules[value.path].classes[value.number].symbol)
+
     def governed_bases(self, path: str, number: int) -> list[Entry]:
         """Governed classes that a class of the tree derives from, through classes of the tree."""
         start = ProjectClass(path, number)
@@ -179,6 +182,7 @@ class SiteFinder:
                     if isinstance(value, ProjectClass) and value not in seen:
                         seen.add(value)
                         todo.append(value)
+                        found += [api.entry for api in self._named(self._class_name(value))]
                     elif isinstance(value, External | Method):
                         found += self._governed_class(self.catalog.canonical(value.name))
                     elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body

@@ -194,6 +194,36 @@ Engine().start()
     ]
 
 
+def test_a_class_of_the_project_that_is_declared_governs_its_subclasses(tmp_path: Path) -> None:
+    text = "class K: pass\nclass L(K): pass\nclass M(L): pass\nK()\nM()\n"
+    root = write(tmp_path, {"a.py": text})
+    entry = catalog.Entry("a.K", ApiKind.PROCESS, catalog.Form.CLASS)
+    for request in (Scan(root, jobs=1, apis=(entry,)), Scan(root, jobs=1, targets=("a.K",))):
+        found = [(site.line, site.kind, site.api) for site in sites(scan(request))]
+        assert found == [
+            (2, SiteKind.SUBCLASS, "a.K"),
+            (3, SiteKind.SUBCLASS, "a.K"),
+            (4, SiteKind.CALL, "a.K"),
+            (5, SiteKind.CALL, "a.K"),
+        ]
+
+
+def test_a_declared_method_makes_its_owner_known_as_a_class(tmp_path: Path) -> None:
+    text = """\
+import lib
+lib.K().m()
+x = lib.K()
+x.m()
+def f(k: "lib.K"): k.m()
+class L(lib.K):
+    def n(self): self.m()
+"""
+    root = write(tmp_path, {"a.py": text})
+    entry = catalog.Entry("lib.K.m", ApiKind.PROCESS, catalog.Form.METHOD)
+    found = [(site.line, site.kind, site.api) for site in sites(scan(Scan(root, jobs=1, apis=(entry,))))]
+    assert found == [(line, SiteKind.METHOD, "lib.K.m") for line in (2, 4, 5, 7)]
+
+
 def test_watched_calls_and_defined_names(tmp_path: Path) -> None:
     files = {
         "src/app/jobs.py": "class Service:\n    def submit(self): ...\ndef submit(): ...\n",
