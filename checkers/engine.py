@@ -89,7 +89,9 @@ def scan(request: Scan) -> Tree:
     results = analyse_files(job, listing.files, request.jobs or default_jobs(), unsaved)
     analysed = {result.path: result for result in results}
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
-    evaluator = Evaluator(modules, layout, catalog.Catalog.load(_roots(request, modules), request.apis))
+    declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
+    known = catalog.Catalog.load(_roots(request, modules), request.apis, declared)
+    evaluator = Evaluator(modules, layout, known)
     finder = SiteFinder(evaluator, request.targets, request.watch)
     with _deep_recursion():
         files = [_file(finder, analysed[path]) for path in listing.files]
@@ -132,9 +134,10 @@ def _interest(request: Scan, layout: Layout) -> Interest:
     qualified = [name for name in (*request.targets, *request.watch) if not is_chain(name)]
     chains = [target for target in request.targets if is_chain(target)]
     own = [entry.name for entry in request.apis]
-    leaves = frozenset(name.rpartition(".")[2] for name in (*qualified, *own))
+    leaves = {name.rpartition(".")[2] for name in (*qualified, *own)}
     builtins = catalog.Catalog.load(["builtins"])
-    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains} | PROCESS_METHODS
+    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains if "*" not in chain.rpartition(".")[2]}
+    methods |= PROCESS_METHODS
     if request.by_name:
         everything = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis)
         methods |= {entry.name.rpartition(".")[2] for entry in everything.entries if entry.by_name}
@@ -146,7 +149,9 @@ def _interest(request: Scan, layout: Layout) -> Interest:
         builtins=ACCESSORS | {entry.name.partition(".")[2] for entry in builtins.entries} | {"get_ipython"},
         method_names=frozenset(methods),
         chain_ends=STREAM_READS,
-        local_names=leaves,
+        local_names=frozenset(leaf for leaf in leaves if "*" not in leaf),
+        local_patterns=tuple(sorted("*" + leaf.rpartition("*")[2] for leaf in leaves if "*" in leaf)),
+        chains=tuple(chain for chain in chains if "*" in chain.rpartition(".")[2]),
     )
 
 

@@ -122,7 +122,32 @@ class Evaluator:
         if isinstance(binding.value, f.Star):
             star = binding.value
             return self._remember(("star", path, number, name), lambda: self._star(path, star, name))
-        return self._remember(("binding", path, number), lambda: self.value(path, binding.value))
+        return self._remember(("binding", path, number), lambda: self._bound(path, number, binding))
+
+    def _bound(self, path: str, number: int, binding: f.Binding) -> Values:
+        values = self.value(path, binding.value)
+        if number in self.modules[path].exports.get(binding.name, ()):
+            return _union((self._own_entry(path, binding.name), values))
+        return values
+
+    def _own_entry(self, path: str, name: str) -> Values:
+        """A module's name that the project declares is governed under that name, whatever it stands for."""
+        module = self.layout.names[path]
+        full = f"{module}.{name}" if module else name
+        return (External(full),) if self.catalog.is_own(full) and self.catalog.entry(full) is not None else ()
+
+    def named(self, name: str) -> Values:
+        """What a qualified name of the tree stands for; nothing if it is none."""
+        module, attributes = name, list[str]()
+        while (path := self.layout.find(module, "")) is None:
+            module, _, attribute = module.rpartition(".")
+            attributes.append(attribute)
+            if not module:
+                return ()
+        values: Values = (ProjectModule(module, path),)
+        for attribute in reversed(attributes):
+            values = _union(self.attribute(value, attribute, path) for value in values)
+        return values
 
     def export(self, path: str, name: str) -> Values:
         """What ``name`` stands for when module ``path`` has run."""
@@ -131,9 +156,10 @@ class Evaluator:
     def _export(self, path: str, name: str) -> Values:
         facts = self.modules[path]
         numbers = facts.exports.get(name, ())
-        if not numbers:
-            numbers = facts.stars
-        return _union(self.binding(path, number, name) for number in numbers)
+        if numbers:
+            return _union(self.binding(path, number, name) for number in numbers)
+        values = _union(self.binding(path, number, name) for number in facts.stars)
+        return _union((self._own_entry(path, name), values)) if values else ()
 
     def _star(self, path: str, star: f.Star, name: str) -> Values:
         module = self.module(path, star.module, star.level)
@@ -188,7 +214,7 @@ class Evaluator:
 
     def _module_attribute(self, module: ProjectModule, name: str, importer: str) -> Values:
         full = f"{module.name}.{name}"
-        if self._catalogued(full):
+        if self._catalogued(full) and not self.catalog.is_own(full):
             return (External(full),)
         facts = self.modules.get(module.path or "")
         values: Values = ()
@@ -336,7 +362,13 @@ class Evaluator:
 
     def _class_attribute(self, path: str, number: int, name: str, of_object: bool) -> Values:
         key = ("attribute", path, number, name, of_object)
-        return self._remember(key, lambda: self._find_attribute(path, number, name, of_object))
+        return self._remember(key, lambda: self._own_or_found(path, number, name, of_object))
+
+    def _own_or_found(self, path: str, number: int, name: str, of_object: bool) -> Values:
+        own: Values = self._own_entry(path, f"{self.modules[path].classes[number].symbol}.{name}")
+        if of_object:
+            own = tuple(Method(value.name) for value in own if isinstance(value, External))
+        return _union((own, self._find_attribute(path, number, name, of_object)))
 
     def _find_attribute(self, path: str, number: int, name: str, of_object: bool) -> Values:
         owner = self.modules[path].classes[number]
