@@ -211,7 +211,7 @@ class Reach:
                 todo += [argument.value for argument in arguments]
             case f.Item(inner, key):
                 todo += [inner, key]
-            case f.Choice(options) | f.Display(options):
+            case f.Choice(options) | f.Display(options) | f.Joined(options):
                 todo += options
             case f.Attribute(inner, _) | f.Element(inner) | f.Part(inner, _) | f.Entered(inner):
                 todo.append(inner)

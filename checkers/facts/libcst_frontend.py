@@ -215,9 +215,9 @@ class _Walk:
             value = f.Choice((self.values.of(node.value), instance))
             self._assign_to([target], node.value, value)
         elif isinstance(target, cst.Name) and self.builder.here.is_class:
-            self.builder.declare_attribute(target.value, instance)
+            self.builder.declare_attribute(identifier(target), instance)
         elif isinstance(target, cst.Name):
-            self.builder.bind(target.value, instance, may=True)
+            self.builder.bind(identifier(target), instance, may=True)
         else:
             self._bind_target(target, instance, [])
 
