@@ -147,7 +147,7 @@ class Reach:
 
     def _attribute(self, owner: f.Expression, name: str) -> bool:
         """``self.method`` of a plain method is the commonest value of all, and of no interest."""
-        if isinstance(owner, f.Name):
+        if isinstance(owner, f.Name) and name != "__class__":
             numbers = self.loads[owner.load]
             values = [self.bindings[number].value for number in numbers if number != f.BUILTIN]
             if len(values) == len(numbers) == 1 and isinstance(values[0], f.SelfValue | f.ClassValue):

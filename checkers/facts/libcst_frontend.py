@@ -51,7 +51,9 @@ TYPE = Context(is_type=True)
 
 _ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
 """Builtins that take a callable without keeping or calling it."""
-_TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
+_TYPE_MAKERS = frozenset({"NamedTuple", "NewType", "TypeAliasType", "TypeVar", "TypedDict", "assert_type", "cast"})
+_TYPE_POSITION = {"assert_type": 1, "cast": 0}
+"""Which argument of a type maker is a type, where not all are."""
 _TYPING = frozenset({"typing", "typing_extensions"})
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
 _CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
@@ -611,7 +613,7 @@ class _Walk:
                 if position == 1:
                     self._check_types(argument.value)
             elif maker is not None:
-                context = TYPE if maker != "cast" or position == 0 else STORED
+                context = TYPE if _TYPE_POSITION.get(maker, position) == position else STORED
             elif builtin in _ONLY_LOOKED_AT:
                 context = STORED if name == "getattr" and position == 2 else IGNORED
             steps.append((self._visit, argument.value, context))

@@ -15,8 +15,8 @@ MAX_CHAIN = 64
 MAX_ELEMENTS = 64
 """Elements of a display that are looked at for instances kept in it."""
 
-_ENTERS = frozenset({"enter_async_context", "enter_context"})
-"""Methods of ``contextlib.ExitStack`` and its kin that give what ``with`` on their argument gives."""
+_ENTERS = frozenset({"aclosing", "closing", "enter_async_context", "enter_context"})
+"""What of contextlib gives, in the end, what ``with`` on its argument gives."""
 _SPLIT = frozenset({"split", "rsplit", "splitlines"})
 
 
@@ -106,7 +106,9 @@ class Values:
                 return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[entered, *_]) if name in _ENTERS:
+            case cst.Call(func=cst.Name(value="type"), args=[cst.Arg() as only]):
+                return f.Attribute(self._shallow(only.value), "__class__")
+            case cst.Call(args=[entered, *_]) if callee_name(link) in _ENTERS:
                 return f.Entered(self._shallow(entered.value, calls=True))
             case cst.Call():
                 return f.Call(value, self.arguments(link))

@@ -37,6 +37,7 @@ from checkers.targets import chain_matches, is_chain, name_matches
 _ACCESSORS = frozenset(
     {
         "builtins.__import__",
+        "importlib.__import__",
         "builtins.getattr",
         "builtins.globals",
         "builtins.locals",
