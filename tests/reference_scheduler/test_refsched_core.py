@@ -126,7 +126,7 @@ def test_a_full_queue_refuses_and_says_which_bound(bounds: QueueBounds, fields: 
         ({"id": ""}, "length of id must be between 1 and 256, got 0"),
         ({"tasks": 0}, "tasks must be between 1 and 1048576, got 0"),
         ({"estimate_us": -1}, "estimate_us must be between 0"),
-        ({"request": ResourceRequest(cpu_weight=-1)}, "cpu_weight over all tasks must be between 0"),
+        ({"request": ResourceRequest(cpu_weight=-1)}, "cpu_weight must be between 0"),
         ({"request": slots(1 << 30), "tasks": 4}, "process_slots over all tasks must be between 0"),
     ],
 )
@@ -574,6 +574,16 @@ def test_equals_and_higher_classes_are_never_displaced() -> None:
     world.submit("a", priority=Priority.NORMAL, preemptible=True)
     decisions = world.submit("b", priority=Priority.NORMAL)
     assert not any(isinstance(decision, Preempt) for decision in decisions)
+
+
+def test_victims_have_to_be_enough_when_the_budget_is_below_what_is_in_use() -> None:
+    world = preempting(4)
+    for name in ("x", "y"):
+        world.submit(name, 2, priority=Priority.BACKGROUND, preemptible=True)
+    world.send(ResourcesChanged, worker="m", capacity=Resources(process_slots=2))
+    decisions = world.submit("u", 2, priority=Priority.URGENT)
+    displaced = next(decision for decision in decisions if isinstance(decision, Preempt))
+    assert [victim.job for victim in displaced.victims] == ["y", "x"]  # one would leave nothing free
 
 
 # Reasons.

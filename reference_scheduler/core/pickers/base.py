@@ -64,7 +64,8 @@ class Picker(Protocol):
 class OrderedPicker:
     """Starts jobs in the order of a score that does not change while a job waits; no backfilling.
 
-    The first job that must wait holds up all others, except that jobs held by a limit are passed over.
+    The first job that must wait holds up all others, except that jobs held by a limit are passed over. While
+    nothing is given back and it stays the first, it is not tried again.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,8 @@ class OrderedPicker:
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, Job]] = []
         self._fresh: list[Job] = []
+        self._blocked: Job | None = None
+        self._releases = -1
 
     def score(self, job: Job) -> int:
         """Return the key to sort by, lowest first; ties go by time of submission."""
@@ -97,13 +100,17 @@ class OrderedPicker:
 
     def run(self, view: Pass) -> None:
         """See :class:`Picker`."""
-        self.start_heads(view)
+        queue = self._queue
+        if queue and not (queue[0][2] is self._blocked and view.releases == self._releases):
+            self._blocked = queue[0][2] if self.start_heads(view) == 0 else None
+            self._releases = view.releases
         self.pend_newcomers(view)
 
     def pend_newcomers(self, view: Pass) -> None:
         """Tell the jobs that came since the last pass, and that this one did not look at, that they wait."""
-        fresh, self._fresh = self._fresh, []
-        view.pend_newcomers(fresh)
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            view.pend_newcomers(fresh)
 
     def start_heads(self, view: Pass) -> int | None:
         """Start jobs from the front; return the index of the first that must wait, ``None`` if none must."""

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 
 import msgspec
 
-from reference_scheduler.core.amounts import Amount, fits, monus, pack
+from reference_scheduler.core.amounts import Amount, fits, monus
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import FOREVER_US, Attempt, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass
@@ -113,7 +113,7 @@ class ConservativePicker(OrderedPicker):
         if self._profile is None:
             return
         end_us, amount = self._held.pop(job.spec.id)
-        if amount != sum(pack(resources) for _, resources in attempt.allocation):
+        if amount != sum(given for _, given in attempt.shares):
             self.capacity_changed()
         elif end_us > now_us:
             self._profile.forget_before(now_us)
@@ -249,5 +249,4 @@ def _until(job: Job, start_us: int) -> int:
 
 def _on(view: Pass, job: Job) -> Amount:
     """Return what ``job`` holds of workers that take work."""
-    allocation = job.attempt.allocation if job.attempt else ()
-    return sum(pack(resources) for worker, resources in allocation if worker in view.ledger.free)
+    return sum(amount for worker, amount in job.shares if worker in view.ledger.free)
