@@ -67,6 +67,7 @@ def monus(left: Amount, right: Amount) -> Amount:
     return pack(Resources(*(max(a - b, 0) for a, b in zip(unpack(left), unpack(right), strict=True))))
 
 
+@lru_cache(maxsize=4096)
 def shortfall(need: Amount, free: Amount) -> str:
     """Say which dimensions of ``need`` exceed ``free``, the sum over all workers, with both numbers."""
     pairs = zip(DIMENSIONS, unpack(need), unpack(free), strict=True)

@@ -144,17 +144,14 @@ class Pass:
         held = {key for key in job.keys if key in self.ledger.holders}
         last = len(ends) - 1
         for index, (end_us, _, other) in enumerate(ends):
-            attempt = other.attempt
-            if attempt is None:
-                violated("no live attempt", other.spec.id)
             if held:
-                held.difference_update(attempt.keys)
-            if passed is None or end_us < FOREVER_US or attempt.passed != passed:
+                held.difference_update(_live_attempt(other).keys)
+            if end_us < FOREVER_US or passed is None or _live_attempt(other).passed != passed:
                 for worker, amount in other.shares:
                     if worker in free:
                         free[worker] += amount
                         guarded += amount
-            if held or (guarded - total) & GUARD != GUARD or (index < last and ends[index + 1][0] == end_us):
+            if (guarded - total) & GUARD != GUARD or held or (index < last and ends[index + 1][0] == end_us):
                 continue
             shares = self.allocator.place(job.need, job.spec.tasks, free)
             if shares is not None:
@@ -242,3 +239,9 @@ class Pass:
         self.started.append(job)
         self.exhausted = len(self.started) >= self._claim_batch
         self.decisions.append(Dispatch(name, job.attempts, allocation))
+
+
+def _live_attempt(job: Job) -> Attempt:
+    if job.attempt is None:
+        violated("no live attempt", job.spec.id)
+    return job.attempt
