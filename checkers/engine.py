@@ -24,7 +24,7 @@ from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
-from checkers.scan.files import Listing, list_files
+from checkers.scan.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
 
@@ -89,7 +89,9 @@ def scan(request: Scan) -> Tree:
     results = analyse_files(job, listing.files, request.jobs or default_jobs(), unsaved)
     analysed = {result.path: result for result in results}
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
-    evaluator = Evaluator(modules, layout, catalog.Catalog.load(_roots(request, modules), request.apis))
+    declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
+    known = catalog.Catalog.load(_roots(request, modules), request.apis, declared)
+    evaluator = Evaluator(modules, layout, known)
     finder = SiteFinder(evaluator, request.targets, request.watch)
     with _deep_recursion():
         files = [_file(finder, analysed[path]) for path in listing.files]
@@ -103,10 +105,10 @@ def scan(request: Scan) -> Tree:
 
 def _list(request: Scan) -> Listing:
     listing = list_files(request.root, request.exclude)
-    if request.stdin is not None and request.stdin[0] not in listing.files:
-        if request.stdin[0].endswith(".pyi"):
-            return listing
-        listing.files = sorted([*listing.files, request.stdin[0]])
+    path = None if request.stdin is None else request.stdin[0]
+    if path is None or path in listing.files or path.endswith(STUB_SUFFIX) or is_excluded(path, request.exclude):
+        return listing
+    listing.files = sorted([*listing.files, path])
     return listing
 
 
@@ -120,7 +122,8 @@ def _selected(request: Scan, listing: Listing) -> frozenset[str]:
         path = os.path.normpath(given)
         if path == ".." or path.startswith("../") or os.path.isabs(path):
             raise LayoutError(f"{given}: lies outside the project root {request.root}; give --root, or another path")
-        if not os.path.lexists(request.root / path) and path not in known:
+        is_unsaved = request.stdin is not None and given == request.stdin[0]
+        if not is_unsaved and not os.path.lexists(request.root / path) and path not in known:
             raise LayoutError(f"{given}: no such file or folder below {request.root}")
         prefix = "" if path == "." else path + "/"
         chosen.update(name for name in known if name == path or name.startswith(prefix))
@@ -131,9 +134,10 @@ def _interest(request: Scan, layout: Layout) -> Interest:
     qualified = [name for name in (*request.targets, *request.watch) if not is_chain(name)]
     chains = [target for target in request.targets if is_chain(target)]
     own = [entry.name for entry in request.apis]
-    leaves = frozenset(name.rpartition(".")[2] for name in (*qualified, *own))
+    leaves = {name.rpartition(".")[2] for name in (*qualified, *own)}
     builtins = catalog.Catalog.load(["builtins"])
-    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains} | PROCESS_METHODS
+    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains if "*" not in chain.rpartition(".")[2]}
+    methods |= PROCESS_METHODS
     if request.by_name:
         everything = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis)
         methods |= {entry.name.rpartition(".")[2] for entry in everything.entries if entry.by_name}
@@ -145,7 +149,9 @@ def _interest(request: Scan, layout: Layout) -> Interest:
         builtins=ACCESSORS | {entry.name.partition(".")[2] for entry in builtins.entries} | {"get_ipython"},
         method_names=frozenset(methods),
         chain_ends=STREAM_READS,
-        local_names=leaves,
+        local_names=frozenset(leaf for leaf in leaves if "*" not in leaf),
+        local_patterns=tuple(sorted("*" + leaf.rpartition("*")[2] for leaf in leaves if "*" in leaf)),
+        chains=tuple(chain for chain in chains if "*" in chain.rpartition(".")[2]),
     )
 
 
@@ -153,7 +159,7 @@ def _roots(request: Scan, modules: Mapping[str, f.ModuleFacts]) -> frozenset[str
     """Top-level names of everything that the tree imports, and of the builtins."""
     if request.by_name:
         return catalog.Catalog.known_roots()
-    found = {"builtins", "IPython"}
+    found = {"builtins"}
     for facts in modules.values():
         values = [use.value for use in facts.uses] + [base for owner in facts.classes for base in owner.bases]
         found.update(name.partition(".")[0] for value in values for name in _strings(value))

@@ -32,6 +32,7 @@ from checkers.toml_fields import (
     Document,
     Fault,
     Flag,
+    IgnorePattern,
     Made,
     ManifestError,
     Need,
@@ -141,7 +142,7 @@ class Manifest(Table):
     version: int = key(Version(1), 1, need=Need.FATAL)
     roots: tuple[str, ...] = key(_ROOTS, ())
     tests: PathSet = key(_PATHS, PathSet())
-    exclude: tuple[str, ...] = key(Array(Text("a pattern as in .gitignore")), ())
+    exclude: tuple[str, ...] = key(Array(IgnorePattern()), ())
     max_file_bytes: int = key(Whole(1), DEFAULT_MAX_FILE_BYTES)
     catalog: CatalogTable | None = key(Subtable(CatalogTable))
     unanalysed: tuple[UnanalysedEntry, ...] = key(Tables(UnanalysedEntry), ())

@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from checkers.codes import CODES
 from checkers.model import Finding
+from checkers.scan.files import is_pattern
 from checkers.toml_places import Keys, Place, Places
 
 T = TypeVar("T", covariant=True)
@@ -226,6 +227,19 @@ class Pattern:
     def read(self, value: object, at: At) -> str:
         text = Text(self.allowed).read(value, at)
         if not re.fullmatch(self.form, text):
+            _wrong_type(value, at, self.allowed)
+        return text
+
+
+@dataclass(frozen=True)
+class IgnorePattern:
+    """A pattern as git takes it in ``.gitignore``."""
+
+    allowed: str = "a pattern as in .gitignore"
+
+    def read(self, value: object, at: At) -> str:
+        text = Text(self.allowed).read(value, at)
+        if not is_pattern(text):
             _wrong_type(value, at, self.allowed)
         return text
 

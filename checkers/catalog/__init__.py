@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -89,7 +89,7 @@ class _File:
 class Catalog:
     """Entries and facts of some import roots. Names are looked up as documented; see :meth:`canonical`."""
 
-    def __init__(self, files: Iterable[_File], extra: Iterable[Entry] = ()) -> None:
+    def __init__(self, files: Iterable[_File], extra: Sequence[Entry] = (), declared: Sequence[str] = ()) -> None:
         self._entries: dict[str, Entry] = {}
         self._facts: dict[str, NameFacts] = {}
         self._spellings: dict[str, str] = {}
@@ -99,13 +99,18 @@ class Catalog:
             self._facts.update((facts.name, facts) for facts in file.facts)
             self._spellings.update(file.spellings)
         self._add(extra)
+        named = [Entry(name, ApiKind.DECLARED) for name in declared if name not in self._entries]
+        self._add(named)
+        self._own = {entry.name for entry in (*extra, *named)}
+        self._know_owners((*extra, *named))
         self._documented = self._entries.keys() | self._facts.keys() | set(self._spellings.values())
 
     @classmethod
-    def load(cls, roots: Iterable[str], extra: Iterable[Entry] = ()) -> Catalog:
-        """The catalogue of the top-level import names ``roots``, and of the project's own entries ``extra``.
+    def load(cls, roots: Iterable[str], extra: Sequence[Entry] = (), declared: Sequence[str] = ()) -> Catalog:
+        """The catalogue of the top-level import names ``roots``, and what the project adds.
 
-        Roots without a file are passed over. An extra entry takes the place of a catalogue entry of its name.
+        Roots without a file are passed over. An ``extra`` entry takes the place of a catalogue entry of its name; a
+        ``declared`` name that has no entry becomes one.
         """
         known = _known()
         files: dict[str, _File] = {}
@@ -115,7 +120,7 @@ class Catalog:
             if root not in files:
                 files[root] = _read(known[root])
                 pending += sorted(files[root].needs & known.keys())
-        return cls((files[root] for root in sorted(files)), extra)
+        return cls((files[root] for root in sorted(files)), extra, declared)
 
     @staticmethod
     def known_roots() -> frozenset[str]:
@@ -137,6 +142,10 @@ class Catalog:
     def entry(self, name: str) -> Entry | None:
         """The entry of a canonical name; those of form ``keyword`` only :meth:`keyword_entries` finds."""
         return self._entries.get(name)
+
+    def is_own(self, name: str) -> bool:
+        """Whether the project, and not the shipped catalogue, says something of ``name``."""
+        return name in self._own
 
     def keyword_entries(self, name: str) -> tuple[Entry, ...]:
         """Entries of form ``keyword`` for calls of the canonical ``name``, each under that name.
@@ -187,6 +196,15 @@ class Catalog:
             self._entries[entry.name] = entry
             if entry.form is Form.CLASS:
                 self._facts.setdefault(entry.name, NameFacts(entry.name, is_class=True))
+
+    def _know_owners(self, entries: Iterable[Entry]) -> None:
+        """What an own entry belongs to may be a class; that does no harm where it is a module, which nobody calls."""
+        for entry in entries:
+            owner = entry.name.rpartition(".")[0]
+            may_be_method = entry.form is Form.METHOD or entry.kind is ApiKind.DECLARED
+            if may_be_method and owner not in self._facts:
+                self._facts[owner] = NameFacts(owner, is_class=True)
+                self._own.add(owner)
 
     def _respell(self, name: str) -> str:
         """One replacement: the longest prefix that is known decides, and a documented one stays."""

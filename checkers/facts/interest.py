@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checkers.facts import model as f
+from checkers.targets import chain_matches, name_matches
 
 ACCESSORS = frozenset({"__import__", "attrgetter", "getattr", "globals", "import_module", "locals", "vars"})
 """Functions that reach a name by a string."""
@@ -33,6 +34,14 @@ class Interest:
     """Ends of callees as written that count whatever their receiver is."""
     local_names: frozenset[str] = frozenset()
     """Last components of declared names: a project's own function or class of that name is followed."""
+    local_patterns: tuple[str, ...] = ()
+    """The same of declared patterns, in which ``*`` stands for any characters."""
+    chains: tuple[str, ...] = ()
+    """Declared method chains whose last component is a pattern."""
+
+    def is_local(self, name: str) -> bool:
+        """Whether ``name`` may be the last component of something declared."""
+        return name in self.local_names or any(name_matches(pattern, name) for pattern in self.local_patterns)
 
 
 class Kept(NamedTuple):
@@ -71,9 +80,11 @@ class Reach:
         if use.role == f.Role.CALL:
             if use.chain.endswith(self.interest.chain_ends):
                 return True
+            if any(chain_matches(chain, use.chain) for chain in self.interest.chains):
+                return True
             if isinstance(value, f.Attribute) and value.name in self.interest.method_names:
                 return True
-            if isinstance(value, f.Name) and self.names[value.load] in self.interest.local_names:
+            if isinstance(value, f.Name) and self.interest.is_local(self.names[value.load]):
                 return True
         return self.value(value)
 
@@ -102,7 +113,7 @@ class Reach:
                         return True
                 return False
             case f.Attribute(owner, name):
-                return name in self.interest.local_names or self._attribute(owner, name)
+                return self.interest.is_local(name) or self._attribute(owner, name)
             case f.Item(inner, key):
                 return self.value(inner) or self.value(key)  # ``Optional[Cls]`` is of interest for the key
             case f.Call(inner, _) | f.Part(inner, _):
@@ -111,6 +122,8 @@ class Reach:
                 return self.value(inner)
             case f.Choice(options) | f.Display(options):
                 return self._any(options)
+            case f.Member(_, _, name) if self.interest.is_local(name):
+                return True
             case f.Module(name) | f.Member(name, 0, _) | f.Star(name, 0):
                 return name.partition(".")[0] in self.interest.roots
             case f.Member() | f.Star():
@@ -128,7 +141,8 @@ class Reach:
             return self.names[load] in self.interest.builtins
         if number not in self._bindings:
             self._bindings[number] = True  # while it is being judged: a cycle keeps too much, never too little
-            self._bindings[number] = self.value(self.bindings[number].value)
+            binding = self.bindings[number]
+            self._bindings[number] = self.interest.is_local(binding.name) or self.value(binding.value)
         return self._bindings[number]
 
     def _attribute(self, owner: f.Expression, name: str) -> bool:
@@ -152,7 +166,7 @@ class Reach:
 
     def _function(self, number: int) -> bool:
         function = self.functions[number]
-        if function.symbol.rpartition(".")[2] in self.interest.local_names:
+        if self.interest.is_local(function.symbol.rpartition(".")[2]):
             return True
         return self._any((function.returns, *function.decorators))
 
@@ -162,7 +176,7 @@ class Reach:
             owner = self.classes[number]
             values = [*owner.bases, *(value for values in owner.attributes.values() for value in values)]
             values += [self.bindings[n].value for numbers in owner.members.values() for n in numbers]
-            named = owner.symbol.rpartition(".")[2] in self.interest.local_names
+            named = self.interest.is_local(owner.symbol.rpartition(".")[2])
             self._classes[number] = named or self._any(values)
         return self._classes[number]
 

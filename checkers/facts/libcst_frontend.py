@@ -20,6 +20,7 @@ from checkers.facts.flow import ArmKind, GroupKind
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.positions import Positions, Spot
 from checkers.facts.values import Values, callee_name, dotted, identifier, last_name, string_of
+from checkers.lines import NEWLINE, split_lines
 
 RECURSION_LIMIT = 200_000
 """LibCST writes its tokens recursively, in Python frames that live on the heap: the depth costs memory only."""
@@ -51,6 +52,7 @@ TYPE = Context(is_type=True)
 _ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
 """Builtins that take a callable without keeping or calling it."""
 _TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
+_TYPING = frozenset({"typing", "typing_extensions"})
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
 _CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
 
@@ -73,7 +75,7 @@ def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
 
 def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.CommentFacts, ...]:
     """Comments with the run of own-line comments that each stands in."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = split_lines(text)
     own = {spot.line for spot, _ in comments if not lines[spot.line - 1][: spot.column - 1].strip(" \t\f\ufeff")}
     last: dict[int, int] = {}
     for line in sorted(own, reverse=True):
@@ -197,7 +199,7 @@ class _Walk:
                 self._bind_target(element.value, part, aliases, may)
         elif isinstance(target, cst.Attribute):
             if isinstance(target.value, cst.Name):
-                self.builder.store_attribute(target.value.value, identifier(target.attr), value)
+                self.builder.store_attribute(identifier(target.value), identifier(target.attr), value)
             self._then((self._visit, target.value, IGNORED))
         elif isinstance(target, cst.Subscript):
             self._then((self._visit, target.value, IGNORED), *self._slices(target))
@@ -225,7 +227,7 @@ class _Walk:
             self.builder.export(_strings(node.value), add=True)
         steps: list[Step] = [(self._visit, node.value, STORED)]
         if isinstance(target, cst.Name):
-            steps.append((self.builder.bind, target.value, f.OPAQUE))
+            steps.append((self.builder.bind, identifier(target), f.OPAQUE))
         else:
             steps.append((self._visit, target, IGNORED))
         self._then(*steps)
@@ -258,7 +260,7 @@ class _Walk:
         while targets:
             target = targets.pop()
             if isinstance(target, cst.Name):
-                self.builder.unbind(target.value)
+                self.builder.unbind(identifier(target))
             elif isinstance(target, cst.Tuple | cst.List):
                 targets += [element.value for element in target.elements]
             else:
@@ -275,10 +277,10 @@ class _Walk:
         self._then(*((self._visit, value, IGNORED) for value in (node.test, node.msg) if value is not None))
 
     def _global(self, node: cst.Global) -> None:
-        self.builder.declare((item.name.value for item in node.names), is_global=True)
+        self.builder.declare((identifier(item.name) for item in node.names), is_global=True)
 
     def _nonlocal(self, node: cst.Nonlocal) -> None:
-        self.builder.declare((item.name.value for item in node.names), is_global=False)
+        self.builder.declare((identifier(item.name) for item in node.names), is_global=False)
 
     def _type_alias(self, node: cst.TypeAlias) -> None:
         if node.type_parameters is not None:
@@ -286,7 +288,7 @@ class _Walk:
         value = self.values.annotation(node.value)
         if node.type_parameters is not None:
             self.builder.close()
-        self.builder.bind(node.name.value, value)
+        self.builder.bind(identifier(node.name), value)
 
     def _if(self, node: cst.If) -> None:
         group = self.builder.open_group(GroupKind.BRANCH)
@@ -368,8 +370,8 @@ class _Walk:
             steps.append((self._visit, node.type, TYPE))
         name = node.name.name if node.name is not None else None
         if isinstance(name, cst.Name):
-            steps += [(self.builder.bind, name.value, f.OPAQUE), (self._suite, node.body)]
-            steps.append((self.builder.unbind, name.value))
+            steps += [(self.builder.bind, identifier(name), f.OPAQUE), (self._suite, node.body)]
+            steps.append((self.builder.unbind, identifier(name)))
         else:
             steps.append((self._suite, node.body))
         self._then(*steps, (self.builder.close_arm,))
@@ -402,11 +404,11 @@ class _Walk:
                     is_class = isinstance(inner, cst.MatchClass)
                     whole = subject if node is pattern else f.OPAQUE
                     value = f.Instance(self.values.annotation(inner.cls)) if is_class else whole  # type: ignore[union-attr]
-                    self.builder.bind(node.name.value, value)
+                    self.builder.bind(identifier(node.name), value)
                 case cst.MatchStar() if node.name is not None:
-                    self.builder.bind(node.name.value, f.OPAQUE)
+                    self.builder.bind(identifier(node.name), f.OPAQUE)
                 case cst.MatchMapping() if node.rest is not None:
-                    self.builder.bind(node.rest.value, f.OPAQUE)
+                    self.builder.bind(identifier(node.rest), f.OPAQUE)
                 case cst.MatchValue():
                     continue
             todo += [child for child in node.children if isinstance(child, _PATTERNS)]
@@ -423,7 +425,7 @@ class _Walk:
         return steps, tuple(self.values.of(decorator.decorator) for decorator in node.decorators)
 
     def _function(self, node: cst.FunctionDef) -> None:
-        self._symbol = self.builder.qualify(node.name.value)
+        self._symbol = self.builder.qualify(identifier(node.name))
         steps, decorators = self._decorators(node)
         self._then(*steps, (self._function_header, node, decorators))
 
@@ -431,7 +433,7 @@ class _Walk:
         self._header(node, node.body)
         if node.type_parameters is not None:
             self._open_type_parameters(node.type_parameters)
-        returns = f.OPAQUE if node.returns is None else f.Instance(self.values.annotation(node.returns.annotation))
+        returns = self._returns(node)
         annotations = {
             id(parameter): f.OPAQUE
             if parameter.annotation is None
@@ -449,6 +451,14 @@ class _Walk:
             (self._function_body, node, returns, decorators, annotations, defaults, outside),
         )
 
+    def _returns(self, node: cst.FunctionDef) -> f.Expression:
+        if node.returns is None:
+            return f.OPAQUE
+        number = self.builder.here.class_number
+        if number is not None and dotted(node.returns.annotation).rpartition(".")[2] == "Self":
+            return f.SelfValue(number, False)
+        return f.Instance(self.values.annotation(node.returns.annotation))
+
     def _function_body(
         self,
         node: cst.FunctionDef,
@@ -459,20 +469,20 @@ class _Walk:
         outside: int,
     ) -> None:
         self._symbol = None
-        value = self.builder.define(node.name.value, returns, decorators)
+        value = self.builder.define(identifier(node.name), returns, decorators)
         around = self.builder.here
         while around.sees_class and around.parent is not None:
             around = self.builder.scopes[around.parent]
         names = {callee_name(decorator.decorator) for decorator in node.decorators}
         in_class = around.is_class and "staticmethod" not in names
         first = next(iter(_parameters(node.params)), None) if in_class else None
-        self.builder.open_function(node.name.value)
+        self.builder.open_function(identifier(node.name))
         scope = self.builder.here
         for parameter in _parameters(node.params):
             bound = annotations[id(parameter)]
             if parameter is first and scope.class_number is not None and parameter.star == "":
-                scope.self_name = parameter.name.value
-                is_class = bool(_CLASS_METHODS & {*names, node.name.value})
+                scope.self_name = identifier(parameter.name)
+                is_class = bool(_CLASS_METHODS & {*names, identifier(node.name)})
                 bound = f.SelfValue(scope.class_number, is_class)
             elif parameter.star:
                 bound = f.OPAQUE
@@ -480,13 +490,13 @@ class _Walk:
                 # A default is reported where it stands if it is callable; a module or an object is followed from it.
                 default = f.Part(f.Display((defaults[id(parameter)],)), 0)
                 bound = default if bound == f.OPAQUE else f.Choice((bound, default))
-            self.builder.bind(parameter.name.value, bound)
+            self.builder.bind(identifier(parameter.name), bound)
         steps: list[Step] = [(self._suite, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
-        self._then(*steps, (self.builder.bind, node.name.value, value))
+        self._then(*steps, (self.builder.bind, identifier(node.name), value))
 
     def _class(self, node: cst.ClassDef) -> None:
-        self._symbol = self.builder.qualify(node.name.value)
+        self._symbol = self.builder.qualify(identifier(node.name))
         steps, _ = self._decorators(node)
         self._then(*steps, (self._class_header, node))
 
@@ -508,15 +518,15 @@ class _Walk:
         first = self.positions.inner[id(node)].line
         last = self.positions.starts[id(node.body)].line
         place = f.Place(first, name.column, first, name.line, last, self._statement)
-        value = self.builder.open_class(node.name.value, bases, place)
+        value = self.builder.open_class(identifier(node.name), bases, place)
         steps: list[Step] = [(self._suite, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
-        self._then(*steps, (self.builder.bind, node.name.value, value))
+        self._then(*steps, (self.builder.bind, identifier(node.name), value))
 
     def _open_type_parameters(self, parameters: cst.TypeParameters) -> None:
         self.builder.open_inner(comprehension=False)
         for parameter in parameters.params:
-            self.builder.bind(parameter.param.name.value, f.OPAQUE)
+            self.builder.bind(identifier(parameter.param.name), f.OPAQUE)
 
     def _defaults(self, parameters: cst.Parameters) -> list[Step]:
         return [
@@ -566,7 +576,7 @@ class _Walk:
         name = last_name(callee)
         if name is None:
             return
-        spot = self.positions.starts[id(name)]
+        spot = self.positions.inner[id(name)]
         paren = self.positions.ends[id(call.func)] + _newlines(call.whitespace_after_func)
         first = self.positions.inner[id(call)].line
         place = f.Place(spot.line, spot.column, first, paren, self.positions.inner_end(call), self._statement)
@@ -578,7 +588,7 @@ class _Walk:
         name = last_name(node)
         if name is None or context.role is None:
             return
-        spot = self.positions.starts[id(name)]
+        spot = self.positions.inner[id(name)]
         first, last = self.positions.inner[id(node)].line, self.positions.inner_end(node)
         place = f.Place(spot.line, spot.column, first, spot.line, last, self._statement)
         use = f.Use(context.role, self.values.of(node), place, self._use_symbol(), self.values.chain(node), None, ())
@@ -592,6 +602,7 @@ class _Walk:
         direct = isinstance(call.func, cst.Name | cst.Attribute)
         name = callee_name(call) if direct else None
         builtin = name if isinstance(call.func, cst.Name) else None
+        maker = self._type_maker(call.func) if name is not None else None
         steps: list[Step] = []
         for position, argument in enumerate(call.args):
             context = STORED
@@ -599,12 +610,25 @@ class _Walk:
                 context = TYPE
                 if position == 1:
                     self._check_types(argument.value)
-            elif name in _TYPE_MAKERS and dotted(call.func) in (name, f"typing.{name}", f"t.{name}"):
-                context = TYPE if name != "cast" or position == 0 else STORED
+            elif maker is not None:
+                context = TYPE if maker != "cast" or position == 0 else STORED
             elif builtin in _ONLY_LOOKED_AT:
                 context = STORED if name == "getattr" and position == 2 else IGNORED
             steps.append((self._visit, argument.value, context))
         return steps
+
+    def _type_maker(self, callee: cst.BaseExpression) -> str | None:
+        """``cast`` and its kin, if the name was imported as that, however spelled."""
+        root, *attributes = dotted(callee).split(".")
+        match self.builder.latest(root):
+            case f.Module(module):
+                name = ".".join([module, *attributes])
+            case f.Member(module, 0, member):
+                name = ".".join([module, member, *attributes])
+            case _:
+                return None
+        module, _, maker = name.rpartition(".")
+        return maker if module in _TYPING and maker in _TYPE_MAKERS else None
 
     def _check_types(self, node: cst.BaseExpression) -> None:
         nodes = [element.value for element in node.elements] if isinstance(node, cst.Tuple) else [node]
@@ -629,7 +653,7 @@ class _Walk:
         value = self.values.of(node.value)
         target = node.target
         assert isinstance(target, cst.Name), "the grammar allows a name only"
-        numbers = self.builder.bind_walrus(target.value, value, order=self._started, certain=self._certain)
+        numbers = self.builder.bind_walrus(identifier(target), value, order=self._started, certain=self._certain)
         alias = Context(f.Role.ALIAS, numbers) if context.role is None and context.call is None else context
         self._then((self._visit, node.value, alias))
 
@@ -652,7 +676,7 @@ class _Walk:
     def _lambda_body(self, node: cst.Lambda) -> None:
         self.builder.open_function(None)
         for parameter in _parameters(node.params):
-            self.builder.bind(parameter.name.value, f.OPAQUE)
+            self.builder.bind(identifier(parameter.name), f.OPAQUE)
         self._then((self._visit, node.body, STORED), (self.builder.close,))
 
     def _comprehension(self, node: Any, context: Context) -> None:
@@ -697,7 +721,7 @@ class _Walk:
 def _newlines(whitespace: cst.BaseParenthesizableWhitespace) -> int:
     if isinstance(whitespace, cst.ParenthesizedWhitespace):
         return 1 + len(whitespace.empty_lines)
-    return whitespace.value.count("\n") if isinstance(whitespace, cst.SimpleWhitespace) else 0
+    return len(NEWLINE.findall(whitespace.value)) if isinstance(whitespace, cst.SimpleWhitespace) else 0
 
 
 def _parameters(parameters: cst.Parameters) -> Iterable[cst.Param]:

@@ -15,6 +15,8 @@ MAX_CHAIN = 64
 MAX_ELEMENTS = 64
 """Elements of a display that are looked at for instances kept in it."""
 
+_ENTERS = frozenset({"enter_async_context", "enter_context"})
+"""Methods of ``contextlib.ExitStack`` and its kin that give what ``with`` on their argument gives."""
 _SPLIT = frozenset({"split", "rsplit", "splitlines"})
 
 
@@ -53,7 +55,7 @@ def last_name(node: cst.BaseExpression) -> cst.Name | None:
 def callee_name(node: cst.BaseExpression) -> str | None:
     """Last name of what a call calls, or of a bare name."""
     name = last_name(node)
-    return None if name is None else name.value
+    return None if name is None else identifier(name)
 
 
 def string_of(node: cst.BaseExpression) -> str | None:
@@ -104,6 +106,8 @@ class Values:
                 return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
+            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[entered, *_]) if name in _ENTERS:
+                return f.Entered(self._shallow(entered.value, calls=True))
             case cst.Call():
                 return f.Call(value, self.arguments(link))
             case cst.Subscript():
@@ -175,7 +179,7 @@ class Values:
         """The arguments of a call, each no deeper than the rules look."""
         return tuple(
             f.CallArgument(
-                argument.keyword.value if argument.keyword is not None else argument.star or None,
+                identifier(argument.keyword) if argument.keyword is not None else argument.star or None,
                 self._shallow(argument.value),
             )
             for argument in call.args

@@ -122,7 +122,32 @@ class Evaluator:
         if isinstance(binding.value, f.Star):
             star = binding.value
             return self._remember(("star", path, number, name), lambda: self._star(path, star, name))
-        return self._remember(("binding", path, number), lambda: self.value(path, binding.value))
+        return self._remember(("binding", path, number), lambda: self._bound(path, number, binding))
+
+    def _bound(self, path: str, number: int, binding: f.Binding) -> Values:
+        values = self.value(path, binding.value)
+        if number in self.modules[path].exports.get(binding.name, ()):
+            return _union((self._own_entry(path, binding.name), values))
+        return values
+
+    def _own_entry(self, path: str, name: str) -> Values:
+        """A module's name that the project declares is governed under that name, whatever it stands for."""
+        module = self.layout.names[path]
+        full = f"{module}.{name}" if module else name
+        return (External(full),) if self.catalog.is_own(full) and self.catalog.entry(full) is not None else ()
+
+    def named(self, name: str) -> Values:
+        """What a qualified name of the tree stands for; nothing if it is none."""
+        module, attributes = name, list[str]()
+        while (path := self.layout.find(module, "")) is None:
+            module, _, attribute = module.rpartition(".")
+            attributes.append(attribute)
+            if not module:
+                return ()
+        values: Values = (ProjectModule(module, path),)
+        for attribute in reversed(attributes):
+            values = _union(self.attribute(value, attribute, path) for value in values)
+        return values
 
     def export(self, path: str, name: str) -> Values:
         """What ``name`` stands for when module ``path`` has run."""
@@ -131,9 +156,10 @@ class Evaluator:
     def _export(self, path: str, name: str) -> Values:
         facts = self.modules[path]
         numbers = facts.exports.get(name, ())
-        if not numbers:
-            numbers = facts.stars
-        return _union(self.binding(path, number, name) for number in numbers)
+        if numbers:
+            return _union(self.binding(path, number, name) for number in numbers)
+        values = _union(self.binding(path, number, name) for number in facts.stars)
+        return _union((self._own_entry(path, name), values)) if values else ()
 
     def _star(self, path: str, star: f.Star, name: str) -> Values:
         module = self.module(path, star.module, star.level)
@@ -188,7 +214,7 @@ class Evaluator:
 
     def _module_attribute(self, module: ProjectModule, name: str, importer: str) -> Values:
         full = f"{module.name}.{name}"
-        if self._catalogued(full):
+        if self._catalogued(full) and not self.catalog.is_own(full):
             return (External(full),)
         facts = self.modules.get(module.path or "")
         values: Values = ()
@@ -336,7 +362,13 @@ class Evaluator:
 
     def _class_attribute(self, path: str, number: int, name: str, of_object: bool) -> Values:
         key = ("attribute", path, number, name, of_object)
-        return self._remember(key, lambda: self._find_attribute(path, number, name, of_object))
+        return self._remember(key, lambda: self._own_or_found(path, number, name, of_object))
+
+    def _own_or_found(self, path: str, number: int, name: str, of_object: bool) -> Values:
+        own: Values = self._own_entry(path, f"{self.modules[path].classes[number].symbol}.{name}")
+        if of_object:
+            own = tuple(Method(value.name) for value in own if isinstance(value, External))
+        return _union((own, self._find_attribute(path, number, name, of_object)))
 
     def _find_attribute(self, path: str, number: int, name: str, of_object: bool) -> Values:
         owner = self.modules[path].classes[number]
@@ -471,8 +503,8 @@ class Evaluator:
                 owners = self.value(path, call.arguments[0].value) if attribute else ()
                 return _union(self.attribute(owner, attribute or "", path) for owner in owners)
             case "importlib.import_module":
-                module = _constant_argument(call, 0)
-                return () if module is None else self._import_by_name(path, module)
+                module = _constant_argument(call, 0, "name")
+                return () if module is None else self._import_by_name(path, module, call)
             case "builtins.__import__":
                 return self._dunder_import(path, call)
             case "builtins.globals":
@@ -493,17 +525,20 @@ class Evaluator:
     def _here(self, path: str) -> Values:
         return (ProjectModule(self.layout.names[path], path),)
 
-    def _import_by_name(self, path: str, name: str) -> Values:
+    def _import_by_name(self, path: str, name: str, call: f.Call) -> Values:
         relative = name.lstrip(".")
         level = len(name) - len(relative)
         if not level:
             return self._imported_module(path, name)
-        module = self.module(path, relative, level)
+        package = _constant_argument(call, 1, "package")
+        if package is not None:
+            return self._imported_module(path, ".".join([*package.split(".")[: 1 - level or None], relative]))
+        module = self.module(path, relative, level)  # ``__package__``, or what else says where the file is
         return () if module is None else (module,)
 
     def _dunder_import(self, path: str, call: f.Call) -> Values:
         """``__import__("a.b")`` gives ``a``, unless something is asked from ``a.b``."""
-        name = _constant_argument(call, 0)
+        name = _constant_argument(call, 0, "name")
         if name is None:
             return ()
         positional = [argument for argument in call.arguments if argument.keyword is None]
@@ -570,11 +605,11 @@ def _union(groups: Iterable[Values]) -> Values:
     return tuple(found)
 
 
-def _constant_argument(call: f.Call, position: int) -> str | None:
-    """The string constant that is positional argument ``position``, or the first passed as ``name``."""
+def _constant_argument(call: f.Call, position: int, keyword: str = "") -> str | None:
+    """The string constant that is positional argument ``position``, or passed as ``keyword``."""
+    passed = {argument.keyword: argument.value for argument in reversed(call.arguments)}
     positional = [argument.value for argument in call.arguments if argument.keyword is None]
-    named = [argument.value for argument in call.arguments if argument.keyword == "name" and position == 0]
-    value = positional[position] if position < len(positional) else next(iter(named), None)
+    value = positional[position] if position < len(positional) else passed.get(keyword) if keyword else None
     return value.value if isinstance(value, f.Constant) and isinstance(value.value, str) else None
 
 

@@ -66,12 +66,13 @@ class SiteFinder:
     def __init__(self, evaluator: Evaluator, targets: Sequence[str] = (), watch: Iterable[str] = ()) -> None:
         self.evaluator = evaluator
         self.catalog: Catalog = evaluator.catalog
-        self.names = [target for target in targets if not is_chain(target)]
+        self.patterns = [target for target in targets if "*" in target and not is_chain(target)]
         self.chains = [target for target in targets if is_chain(target)]
-        self.watch = frozenset(watch)
+        self._watched = self._watched_names(watch)
         self.calls: set[str] = set()
         """``path\\0name`` of the watched names that a file calls."""
-        self._governed: dict[tuple[str, int], list[Entry]] = {}
+        self._governed: dict[ProjectClass, list[Entry]] = {}
+        self._public = self._public_names()
         self._owners = {entry.name.rpartition(".")[0] for entry in self.catalog.entries}
 
     def sites(self, analysed: Analysed) -> tuple[tuple[Site, ...], tuple[Use, ...]]:
@@ -127,10 +128,10 @@ class SiteFinder:
                 if entry is not None:
                     yield _Api(entry, True)
             case ProjectClass(owner, number):
-                own = list(self._named(self.qualified(owner, self.evaluator.modules[owner].classes[number].symbol)))
+                own = list(self._named(self._defined_name(value)))
                 yield from own or (_Api(entry, False) for entry in self.governed_bases(owner, number))
-            case ProjectFunction(owner, number):
-                yield from self._named(self.qualified(owner, self.evaluator.modules[owner].functions[number].symbol))
+            case ProjectFunction():
+                yield from self._named(self._defined_name(value))
 
     def _library_apis(self, path: str, name: str, use: f.Use, is_call: bool) -> Iterator[_Api]:
         if name in _FOLLOWED_WHEN_CONSTANT and (not is_call or not self._is_computed(path, name, use)):
@@ -143,12 +144,28 @@ class SiteFinder:
                     yield _Api(entry, False)
 
     def _named(self, name: str) -> Iterator[_Api]:
-        """The catalogue's entry of a qualified name, else what a target of the manifest declares."""
+        """The entry of a qualified name, else what a pattern declares; and the entries of its public names."""
         entry = self.catalog.entry(name)
         if entry is not None:
             yield _Api(entry, False)
-        elif any(name_matches(target, name) for target in self.names):
+        elif any(name_matches(pattern, name) for pattern in self.patterns):
             yield _Api(Entry(name, ApiKind.DECLARED), False)
+        yield from (_Api(entry, False) for entry in self._public.get(name, ()))
+
+    def _public_names(self) -> dict[str, list[Entry]]:
+        """Own entries that name a function or class by a re-export, under the name by which it is defined."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.catalog.entries:
+            values = self.evaluator.named(entry.name) if self.catalog.is_own(entry.name) else ()
+            for value in values:
+                if isinstance(value, ProjectClass | ProjectFunction) and self._defined_name(value) != entry.name:
+                    found.setdefault(self._defined_name(value), []).append(entry)
+        return found
+
+    def _defined_name(self, value: ProjectClass | ProjectFunction) -> str:
+        facts = self.evaluator.modules[value.path]
+        defined = facts.classes if isinstance(value, ProjectClass) else facts.functions
+        return self.qualified(value.path, defined[value.number].symbol)
 
     def _declared_chain(self, use: f.Use) -> list[_Api]:
         matching = [target for target in self.chains if chain_matches(target, use.chain)]
@@ -167,28 +184,34 @@ class SiteFinder:
 
     def governed_bases(self, path: str, number: int) -> list[Entry]:
         """Governed classes that a class of the tree derives from, through classes of the tree."""
-        key = (path, number)
-        if key in self._governed:
-            return self._governed[key]
-        self._governed[key] = found = []  # a class that derives from itself adds nothing
-        for base in self.evaluator.modules[path].classes[number].bases:
-            for value in self.evaluator.value(path, base):
-                if isinstance(value, ProjectClass):
-                    found += self.governed_bases(value.path, value.number)
-                elif isinstance(value, External | Method):
-                    found += self._governed_class(self.catalog.canonical(value.name))
-                elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body
-                    found += self._governed_class(value.type_name)
-        self._governed[key] = list(dict.fromkeys(found))
-        return self._governed[key]
+        start = ProjectClass(path, number)
+        if start in self._governed:
+            return self._governed[start]
+        found: list[Entry] = []
+        todo, seen = [start], {start}
+        while todo:
+            owner = todo.pop()
+            for base in self.evaluator.modules[owner.path].classes[owner.number].bases:
+                for value in self.evaluator.value(owner.path, base):
+                    if isinstance(value, ProjectClass) and value not in seen:
+                        seen.add(value)
+                        todo.append(value)
+                        found += [api.entry for api in self._named(self._defined_name(value))]
+                    elif isinstance(value, External | Method):
+                        found += self._governed_class(self.catalog.canonical(value.name))
+                    elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body
+                        found += self._governed_class(value.type_name)
+        self._governed[start] = list(dict.fromkeys(found))
+        return self._governed[start]
 
     def _governed_class(self, name: str) -> list[Entry]:
         todo, seen = [name], set[str]()
         while todo:
             name = todo.pop()
-            entry, facts = self.catalog.entry(name), self.catalog.facts(name)
-            if entry is not None and entry.form is Form.CLASS:
-                return [entry]
+            facts = self.catalog.facts(name)
+            for entry, _ in self._named(name):  # of a declared name only its use says that it is a class
+                if entry.form is Form.CLASS or entry.kind is ApiKind.DECLARED:
+                    return [entry]
             seen.add(name)
             todo += [base for base in reversed(facts.bases if facts is not None else ()) if base not in seen]
         return []
@@ -298,20 +321,27 @@ class SiteFinder:
                 yield self._make(analysed, facts, use, apis, SiteKind.SUBCLASS, Confidence.CERTAIN)
 
     def _note_watched(self, path: str, values: Values) -> None:
-        if not self.watch:
-            return
-        for value in values:
-            match value:
-                case External(name) | Method(name):
-                    name = self.catalog.canonical(name)
-                case ProjectFunction(owner, number):
-                    name = self.qualified(owner, self.evaluator.modules[owner].functions[number].symbol)
-                case ProjectClass(owner, number):
-                    name = self.qualified(owner, self.evaluator.modules[owner].classes[number].symbol)
-                case _:
-                    continue
-            if name in self.watch:
-                self.calls.add(f"{path}\0{name}")
+        for value in values if self._watched else ():
+            self.calls.update(f"{path}\0{name}" for name in self._watched.get(self._name_of(value), ()))
+
+    def _watched_names(self, watch: Iterable[str]) -> dict[str, set[str]]:
+        """The names to watch for, by each name under which they are met."""
+        found: dict[str, set[str]] = {}
+        for name in watch:
+            for met in (name, *(self._name_of(value) for value in self.evaluator.named(name))):
+                found.setdefault(met, set()).add(name)
+        found.pop("", None)
+        return found
+
+    def _name_of(self, value: Value) -> str:
+        """The name of a function, class or method; empty for anything else."""
+        match value:
+            case External(name) | Method(name):
+                return self.catalog.canonical(name)
+            case ProjectFunction() | ProjectClass():
+                return self._defined_name(value)
+            case _:
+                return ""
 
     def _judged(self, analysed: Analysed, facts: f.ModuleFacts, use: f.Use, values: Values) -> Iterator[Use]:
         if not isinstance(use.value, f.Attribute):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,20 @@ def list_files(root: Path, exclude: Iterable[str] = ()) -> Listing:
     listing.stubs.sort()
     listing.unreadable.sort(key=lambda unreadable: unreadable.path)
     return listing
+
+
+def is_excluded(path: str, exclude: Iterable[str]) -> bool:
+    """Whether one of the patterns of ``exclude`` takes the file ``path``, relative to the root, from the scan."""
+    return _patterns(exclude).match_file(path)
+
+
+def is_pattern(line: str) -> bool:
+    """Whether git takes the line as a pattern; it passes over what it cannot read, such as a lone ``!``."""
+    try:
+        GitIgnoreSpec.from_lines([line], backend="simple")
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +185,4 @@ class _Walk:
 
 def _patterns(lines: Iterable[str]) -> GitIgnoreSpec:
     # The matcher that is always there: others are picked up when they happen to be installed, and refuse some names.
-    return GitIgnoreSpec.from_lines((line for line in lines if _is_pattern(line)), backend="simple")
-
-
-def _is_pattern(line: str) -> bool:
-    """Whether git takes the line as a pattern; it passes over what it cannot read, such as a lone ``!``."""
-    try:
-        GitIgnoreSpec.from_lines([line], backend="simple")
-    except ValueError:
-        return False
-    return True
+    return GitIgnoreSpec.from_lines((line for line in lines if is_pattern(line)), backend="simple")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from checkers import cli, config, run
 from checkers.cli import bypass_main, main, ownership_main
 from checkers.report.output import write_file, write_stream
 from checkers.schema import report_schema
+from tests.checkers.interrupts import INTERRUPTIBLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -696,6 +698,22 @@ def test_a_reader_that_goes_away_changes_no_verdict(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
+def test_interrupted_is_130(tmp_path: Path) -> None:
+    big(tmp_path)
+    with subprocess.Popen(
+        [*INTERRUPTIBLE, "ownership", "--list-sites", "--output-format", "json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (130, b"")
+
+
 def test_a_full_device_is_one_line(tmp_path: Path) -> None:
     make(tmp_path, {OWNERSHIP: "version = 1\n"})
     with Path("/dev/full").open("wb") as full:
@@ -745,6 +763,21 @@ def test_stdin_filename_of_a_file_that_is_not_saved_yet(tmp_path: Path) -> None:
     assert (done.returncode, places(done.stdout.decode())) == (1, ["new.py:3:OWN001"])
     done = spawn(tmp_path, "ownership", "--quiet", "--stdin-filename", "new.py", input=b"def f(:\n")
     assert (done.returncode, places(done.stdout.decode())) == (2, ["new.py:1:SRC001"])
+
+
+@pytest.mark.parametrize("name", ["generated/a.py", "generated/new.py"])
+def test_excludes_apply_to_stdin_filename(tmp_path: Path, name: str) -> None:
+    make(tmp_path, {OWNERSHIP: 'version = 1\nexclude = ["generated/"]\n', "generated/a.py": RUN})
+    done = spawn(tmp_path, "ownership", "--stdin-filename", name, input=RUN.encode())
+    warning = b"warning: nothing was checked: no Python file among what was asked for\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+
+
+@pytest.mark.parametrize(("name", "told"), [("", "an empty name"), (".", "."), ("pkg", "pkg")])
+def test_stdin_filename_names_a_file(project: Project, ownership: Command, name: str, told: str) -> None:
+    project({OWNERSHIP: "version = 1\n", "pkg/a.py": RUN})
+    message = f"error: --stdin-filename: {told} is no file: name the file edited; see check-ownership --help\n"
+    assert ownership("--stdin-filename", name) == (2, "", message)
 
 
 def test_stdin_filename_takes_no_paths(project: Project, ownership: Command) -> None:

@@ -60,6 +60,17 @@ def test_parentheses_around_a_call_are_not_part_of_it(tmp_path: Path) -> None:
     assert (site.extent.statement_first_line, site.extent.statement_last_line) == (2, 4)
 
 
+def test_a_name_in_parentheses_of_its_own_is_where_the_name_is(tmp_path: Path) -> None:
+    (site,) = one(tmp_path, "from os import system\n(  # why\n  system\n)('a')\n")
+    assert (site.line, site.column) == (3, 3)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_backslash_joins_lines_that_end_in_any_way(tmp_path: Path, end: str) -> None:
+    (site,) = one(tmp_path, f"import os{end}x = os.system \\{end}\\{end}  ('a'){end}")
+    assert (site.line, site.extent.paren_line, site.extent.last_line) == (2, 4, 4)
+
+
 def test_columns_count_characters(tmp_path: Path) -> None:
     (site,) = one(tmp_path, "import os\nx = 'é漢😀'; \tos.system('a')\n")
     assert (site.line, site.column) == (2, 16)
@@ -181,6 +192,156 @@ Engine().start()
         (6, "*.spawner().send", ApiKind.DECLARED),
         (8, "tools.Engine.start", ApiKind.POOL),
     ]
+
+
+def test_a_class_of_the_project_that_is_declared_governs_its_subclasses(tmp_path: Path) -> None:
+    text = "class K: pass\nclass L(K): pass\nclass M(L): pass\nK()\nM()\n"
+    root = write(tmp_path, {"a.py": text})
+    entry = catalog.Entry("a.K", ApiKind.PROCESS, catalog.Form.CLASS)
+    for request in (Scan(root, jobs=1, apis=(entry,)), Scan(root, jobs=1, targets=("a.K",))):
+        found = [(site.line, site.kind, site.api) for site in sites(scan(request))]
+        assert found == [
+            (2, SiteKind.SUBCLASS, "a.K"),
+            (3, SiteKind.SUBCLASS, "a.K"),
+            (4, SiteKind.CALL, "a.K"),
+            (5, SiteKind.CALL, "a.K"),
+        ]
+
+
+def test_a_declared_method_makes_its_owner_known_as_a_class(tmp_path: Path) -> None:
+    text = """\
+import lib
+lib.K().m()
+x = lib.K()
+x.m()
+def f(k: "lib.K"): k.m()
+class L(lib.K):
+    def n(self): self.m()
+"""
+    root = write(tmp_path, {"a.py": text})
+    entry = catalog.Entry("lib.K.m", ApiKind.PROCESS, catalog.Form.METHOD)
+    found = [(site.line, site.kind, site.api) for site in sites(scan(Scan(root, jobs=1, apis=(entry,))))]
+    assert found == [(line, SiteKind.METHOD, "lib.K.m") for line in (2, 4, 5, 7)]
+
+
+PUBLIC = {
+    "pkg/__init__.py": """\
+from subprocess import run
+from lib import given
+from pkg._x import f, K, Own
+made = make()
+small = lambda: 1
+small()
+alias = made
+alias()
+class Box:
+    held = make()
+""",
+    "pkg/_x.py": """\
+import celery
+def f(): pass
+class K:
+    def m(self): pass
+@celery.shared_task
+def task(): pass
+class Own(K): pass
+f()
+""",
+    "use.py": """\
+import pkg
+from pkg import Box, given as g, made
+from pkg import *
+from pkg._x import f as inner, K as Inner, task
+pkg.f()
+inner()
+f()
+pkg.run([])
+g()
+made()
+pkg.small()
+Inner()
+pkg.Own()
+pkg.K().m()
+Box().held()
+task()
+keep = pkg.f
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "places"),
+    [
+        ("pkg.f", ["pkg/_x.py:8", "use.py:5", "use.py:6", "use.py:7", "use.py:17"]),
+        ("pkg._x.f", ["pkg/_x.py:8", "use.py:5", "use.py:6", "use.py:7", "use.py:17"]),
+        ("pkg.run", ["use.py:8"]),
+        ("pkg.given", ["use.py:9"]),
+        ("pkg.made", ["pkg/__init__.py:8", "use.py:10"]),
+        ("pkg.small", ["pkg/__init__.py:6", "use.py:11"]),
+        ("pkg.K", ["pkg/_x.py:7", "use.py:12", "use.py:13", "use.py:14"]),
+        ("pkg.K.m", ["use.py:14"]),
+        ("pkg.Box.held", ["use.py:15"]),
+        ("pkg._x.task", ["use.py:16"]),
+        ("pkg._x.*", ["pkg/_x.py:7", "pkg/_x.py:8", *(f"use.py:{n}" for n in (5, 6, 7, 12, 13, 14, 14, 17))]),
+    ],
+)
+def test_a_declared_name_governs_what_it_stands_for(tmp_path: Path, target: str, places: list[str]) -> None:
+    found = sites(scan(Scan(write(tmp_path, PUBLIC), jobs=1, targets=(target,))))
+    named = [s for s in found if target in s.names or (target.endswith("*") and s.api_kind is ApiKind.DECLARED)]
+    assert [f"{s.path}:{s.line}" for s in named] == places
+    (use,) = [s for s in found if (s.path, s.line) == ("use.py", 8)]
+    assert "subprocess.run" in use.names, "what a name stands for stays governed for the other rules"
+
+
+def test_a_declared_name_of_a_library(tmp_path: Path) -> None:
+    text = """\
+import lib
+from lib import *
+class L(lib.K): pass
+L()
+g()
+lib.K().m()
+def f(k: lib.K): k.m()
+"""
+    root = write(tmp_path, {"a.py": text})
+    found = sites(scan(Scan(root, jobs=1, targets=("lib.K", "lib.g", "lib.K.m"))))
+    assert [(site.line, site.kind, site.api) for site in found] == [
+        (3, SiteKind.SUBCLASS, "lib.K"),
+        (4, SiteKind.CALL, "lib.K"),
+        (5, SiteKind.CALL, "lib.g"),
+        (6, SiteKind.CALL, "lib.K"),
+        (6, SiteKind.METHOD, "lib.K.m"),
+        (7, SiteKind.METHOD, "lib.K.m"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "columns"),
+    [("*.spawner().*", [13, 13]), ("*.spawner().s*", [13]), ("a.spawner().*d", [13]), ("*.spawner().*()", [])],
+)
+def test_a_chain_may_end_in_a_pattern(tmp_path: Path, target: str, columns: list[int]) -> None:
+    root = write(tmp_path, {"a.py": "a.spawner().send(x)\na.spawner().post(x)\n"})
+    found = sites(scan(Scan(root, jobs=1, targets=(target,))))
+    assert [site.column for site in found] == columns
+
+
+@pytest.mark.parametrize("target", ["*.launch", "*un*", "*.l*", "*.pkg.*"])
+def test_a_pattern_governs_a_library_of_any_name(tmp_path: Path, target: str) -> None:
+    root = write(tmp_path, {"a.py": "from lib.pkg import launch as go\ngo()\n"})
+    found = sites(scan(Scan(root, jobs=1, targets=(target,))))
+    assert [(site.line, site.api) for site in found] == [(2, "lib.pkg.launch")]
+
+
+def test_watched_calls_are_seen_through_re_exports(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from pkg._x import submit\nfrom lib import hand_in\n",
+        "pkg/_x.py": "def submit(): ...\n",
+        "a.py": "from pkg._x import submit\nsubmit()\n",
+        "b.py": "import pkg\npkg.hand_in()\n",
+        "c.py": "import pkg\npkg.submit()\n",
+    }
+    tree = scan(Scan(write(tmp_path, files), jobs=1, watch=("pkg.submit", "pkg.hand_in")))
+    assert tree.calls == {"a.py\0pkg.submit", "b.py\0pkg.hand_in", "c.py\0pkg.submit"}
 
 
 def test_watched_calls_and_defined_names(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ patterns = st.builds(
     st.sampled_from(["", " ", "\\ "]),
 )
 lines = st.lists(
-    st.one_of(patterns, st.sampled_from(["", "# note", "\\#a", "\\!a.py", "!", "/"])), min_size=1, max_size=4
+    st.one_of(patterns, st.sampled_from(["", "# note", "\\#a", "\\!a.py", "!", "/", "[z-a]"])), min_size=1, max_size=4
 )
 ignores = st.dictionaries(st.sampled_from(["", "a/", "a/b/"]), lines, min_size=1, max_size=2)
 
