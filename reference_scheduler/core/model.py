@@ -230,16 +230,27 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
+        quantities = self.effective_request.resources
+        if not (
+            1 <= len(self.id) <= MAX_ID
+            and 1 <= self.tasks <= MAX_TASKS
+            and 0 <= (self.estimate_us or 0) <= MAX_TIME_US
+            and 0 <= self.not_before_us <= MAX_TIME_US
+            and 0 <= (self.deadline_us or 0) <= MAX_TIME_US
+            and min(quantities) >= 0
+            and max(quantities) * self.tasks <= MAX_QUANTITY
+        ):
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Say which field is out of bounds."""
         check_bounds("length of id", len(self.id), 1, MAX_ID)
         check_bounds("tasks", self.tasks, 1, MAX_TASKS)
         check_bounds("estimate_us", self.estimate_us or 0, 0, MAX_TIME_US)
         check_bounds("not_before_us", self.not_before_us, 0, MAX_TIME_US)
         check_bounds("deadline_us", self.deadline_us or 0, 0, MAX_TIME_US)
-        request = self.effective_request
-        demand(request)
-        if self.tasks > 1:
-            for name, quantity in zip(Resources._fields, request.resources, strict=True):
-                check_bounds(f"{name} over all tasks", quantity * self.tasks, 0, MAX_QUANTITY)
+        for name, quantity in zip(Resources._fields, self.effective_request.resources, strict=True):
+            check_bounds(f"{name} over all tasks", quantity * self.tasks, 0, MAX_QUANTITY)
 
     @property
     def effective_request(self) -> ResourceRequest:

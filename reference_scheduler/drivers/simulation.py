@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from heapq import heappop, heappush
 
@@ -115,7 +115,7 @@ class SimulationDriver:
 
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
         """Deliver what happens now; the last event carries the pass that ends the instant."""
-        first, last = self._take_ends()
+        first, last = self._take_ends() if self._ends and self._ends[0][0] <= self._now_us else ((), ())
         left = len(first) + len(arriving) + len(last)
         if not left:
             self._deliver(Tick(at=self._now_us))
@@ -128,7 +128,7 @@ class SimulationDriver:
         for index, attempt in last:
             self._complete(index, attempt, run_pass=True)
 
-    def _take_ends(self) -> tuple[list[Run], list[Run]]:
+    def _take_ends(self) -> tuple[Sequence[Run], Sequence[Run]]:
         """Return what ends now, before and after what is submitted now; each in order of submission."""
         first: list[Run] = []
         last: list[Run] = []

@@ -126,7 +126,7 @@ def test_a_full_queue_refuses_and_says_which_bound(bounds: QueueBounds, fields: 
         ({"id": ""}, "length of id must be between 1 and 256, got 0"),
         ({"tasks": 0}, "tasks must be between 1 and 1048576, got 0"),
         ({"estimate_us": -1}, "estimate_us must be between 0"),
-        ({"request": ResourceRequest(cpu_weight=-1)}, "cpu_weight must be between 0"),
+        ({"request": ResourceRequest(cpu_weight=-1)}, "cpu_weight over all tasks must be between 0"),
         ({"request": slots(1 << 30), "tasks": 4}, "process_slots over all tasks must be between 0"),
     ],
 )
