@@ -26,7 +26,7 @@ from checkers.config import Request
 from checkers.engine import LayoutError
 from checkers.manifests import ROLLOUTS, ManifestError
 from checkers.model import ApiKind, Tier
-from checkers.report import FORMATS, Look
+from checkers.report import FORMATS, Look, Report
 from checkers.report.output import write_file, write_stream
 from checkers.report.text import escape
 from checkers.run import BYPASS, OWNERSHIP, Check, Log, run
@@ -75,7 +75,7 @@ def _main(check: Check, argv: Sequence[str] | None) -> int:
     """Parse, run, print. Every way in which that can go wrong has its status and its one line."""
     arguments = None if argv is None else list(argv)
     try:
-        parsed = _command(check).main(arguments, prog_name=check.name, standalone_mode=False)
+        parsed = _parse(check, arguments)
         return parsed if isinstance(parsed, int) else _serve(check, parsed)
     except click.ClickException as error:
         return _fail(f"{_usage(error)}; see {check.name} --help")
@@ -90,6 +90,16 @@ def _main(check: Check, argv: Sequence[str] | None) -> int:
         return _fail(f"internal error: {type(error).__name__}: {error}; {advice}")
 
 
+def _parse(check: Check, arguments: list[str] | None) -> Request | int:
+    """The request, or the status where ``--help`` or ``--version`` was all that was asked for."""
+    try:
+        parsed: Request | int = _command(check).main(arguments, prog_name=check.name, standalone_mode=False)
+    except OSError as error:
+        _silence(sys.stdout)
+        raise RunError(f"cannot write to standard output: {error.strerror}") from error
+    return parsed
+
+
 def _serve(check: Check, request: Request) -> int:
     if request.explain is not None:
         _deliver(_explanation(request.explain), request)
@@ -99,11 +109,18 @@ def _serve(check: Check, request: Request) -> int:
     with log.stage("report"):
         text = FORMATS[request.output_format](report, _look(request))
     _deliver(text, request)
-    if not report.files:
-        _print_error("warning: nothing was checked: no Python file among what was asked for\n")
+    _warn(report)
     if request.verbose:
         _tell(log)
     return report.status
+
+
+def _warn(report: Report) -> None:
+    if not report.files:
+        _print_error("warning: nothing was checked: no Python file among what was asked for\n")
+    else:
+        for path in report.passed_over:
+            _print_error(f"warning: {escape(path)}: nothing to check there: no Python file, or left out\n")
 
 
 def _explanation(asked: str) -> str:

@@ -83,7 +83,7 @@ def scan(request: Scan) -> Tree:
     """
     listing = _list(request)
     layout = Layout([*listing.files], request.roots)
-    selected = _selected(request, listing)
+    selected, passed_over = _selected(request, listing)
     job = Job(os.fspath(request.root), _interest(request, layout), ANNOTATION_KEYWORDS, request.max_file_bytes)
     unsaved = {} if request.stdin is None else dict([request.stdin])
     results = analyse_files(job, listing.files, request.jobs or default_jobs(), unsaved)
@@ -100,11 +100,12 @@ def scan(request: Scan) -> Tree:
         for u in listing.unreadable
     ]
     files.sort(key=lambda file: file.path)
-    return Tree(tuple(files), selected, defined_names(modules, layout.names), frozenset(finder.calls))
+    names = defined_names(modules, layout.names)
+    return Tree(tuple(files), frozenset(selected), names, frozenset(finder.calls), tuple(passed_over))
 
 
 def _list(request: Scan) -> Listing:
-    listing = list_files(request.root, request.exclude)
+    listing = list_files(request.root, request.exclude, map(os.path.normpath, request.paths))
     path = None if request.stdin is None else request.stdin[0]
     if path is None or path in listing.files or path.endswith(STUB_SUFFIX) or is_excluded(path, request.exclude):
         return listing
@@ -112,12 +113,13 @@ def _list(request: Scan) -> Listing:
     return listing
 
 
-def _selected(request: Scan, listing: Listing) -> frozenset[str]:
+def _selected(request: Scan, listing: Listing) -> tuple[set[str], list[str]]:
+    """The files that are asked for, and what of the request gives no file."""
     known = [*listing.files, *(unreadable.path for unreadable in listing.unreadable)]
     paths = request.paths or request.roots
     if not paths:
-        return frozenset(known)
-    chosen: set[str] = set()
+        return set(known), []
+    chosen, passed_over = set[str](), []
     for given in paths:
         path = os.path.normpath(given)
         if path == ".." or path.startswith("../") or os.path.isabs(path):
@@ -126,8 +128,10 @@ def _selected(request: Scan, listing: Listing) -> frozenset[str]:
         if not is_unsaved and not os.path.lexists(request.root / path) and path not in known:
             raise LayoutError(f"{given}: no such file or folder below {request.root}")
         prefix = "" if path == "." else path + "/"
-        chosen.update(name for name in known if name == path or name.startswith(prefix))
-    return frozenset(chosen)
+        found = [name for name in known if name == path or name.startswith(prefix)]
+        chosen.update(found)
+        passed_over += [] if found or path in listing.stubs else [path]
+    return chosen, passed_over
 
 
 def _interest(request: Scan, layout: Layout) -> Interest:

@@ -206,6 +206,8 @@ class Tree:
     """Fully qualified first-party names: modules, and their module-level bindings, functions, classes and methods."""
     calls: frozenset[str] = field(default_factory=frozenset)
     """``path\\0name`` for each fully qualified first-party name that a file calls and the caller asked to watch."""
+    passed_over: tuple[str, ...] = ()
+    """Paths that were asked for and hold nothing to analyse."""
 
 
 @dataclass(frozen=True, slots=True)

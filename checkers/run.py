@@ -154,6 +154,7 @@ def _report(
         listing=request.list_sites,
         rollout=None if request.list_sites else rollout,
         failing=sum(finding in failing for finding in findings),
+        passed_over=tree.passed_over,
         source=source,
     )
 

@@ -70,6 +70,8 @@ class Report:
     rollout: str | None = None
     failing: int = 0
     """How many of the findings fail the run; the rollout decides."""
+    passed_over: tuple[str, ...] = ()
+    """Paths that were asked for and hold nothing to analyse."""
     source: Source = field(default_factory=NoSource, compare=False)
 
     @classmethod
@@ -84,6 +86,7 @@ class Report:
         listing: bool = False,
         rollout: str | None = None,
         failing: int | None = None,
+        passed_over: Iterable[str] = (),
         source: Source | None = None,
     ) -> Report:
         """A report in the contract's order: path, cell, line, column, code. All findings fail unless told."""
@@ -97,6 +100,7 @@ class Report:
             listing=listing,
             rollout=rollout,
             failing=len(found) if failing is None else failing,
+            passed_over=tuple(passed_over),
             source=source or NoSource(),
         )
 

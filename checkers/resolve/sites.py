@@ -463,4 +463,5 @@ def defined_names(modules: Mapping[str, f.ModuleFacts], names: Mapping[str, str]
     for path, facts in modules.items():
         prefix = f"{names[path]}." if names[path] else ""
         found.update(prefix + name for name in (*facts.symbols, *facts.exports))
+        found.update(f"{prefix}{owner.symbol}.{name}" for owner in facts.classes for name in owner.members)
     return frozenset(found)

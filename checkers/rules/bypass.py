@@ -17,7 +17,7 @@ from checkers.codes import CODES
 from checkers.manifests import Allow, BypassManifest, Rule
 from checkers.model import ApiKind, Confidence, Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, in_order
-from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed
+from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed, wrong_apis
 from checkers.targets import is_chain, name_matches, target_matches
 from checkers.toml_fields import joined, printable, sentence, suggestion
 
@@ -44,7 +44,10 @@ def judge(tree: Tree, manifest: BypassManifest, *, selection: Selection, today: 
         found.add(manifest.at.finding("BYP007", message, "say what must not start outside the scheduler"))
     for finding in (*_duplicate_rules(manifest), *_stale_submission(paths, tree, manifest)):
         found.add(finding)
-    for finding in stale_unanalysed(paths, tree, manifest):
+    for finding in (
+        *stale_unanalysed(paths, tree, manifest),
+        *wrong_apis(paths, tree, manifest, duplicate="BYP008", stale="BYP004"),
+    ):
         found.add(finding)
     return Judgement(in_order(found.findings), rules=found.rules, manifest=manifest.path)
 

@@ -17,7 +17,7 @@ from checkers.codes import CODES
 from checkers.manifests import OWNERS, OwnershipManifest, SiteEntry
 from checkers.model import Finding, Selection, Site, SourceFile, Tree
 from checkers.rules import Judgement, Owned, boundaries, in_order
-from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed
+from checkers.rules.paths import Paths, may_be_unseen, stale_unanalysed, wrong_apis
 from checkers.targets import name_matches
 from checkers.toml_fields import Vocabulary, printable, sentence
 
@@ -48,6 +48,7 @@ def judge(tree: Tree, manifest: OwnershipManifest, *, selection: Selection, toda
     paths = Paths(tree)
     findings += _judge_entries(register, paths, tree, manifest, today)
     findings += stale_unanalysed(paths, tree, manifest)
+    findings += wrong_apis(paths, tree, manifest, duplicate="OWN005", stale="OWN006")
     findings += boundaries.judge(tree, manifest, selection=selection, today=today).findings
     found = in_order(findings)
     return Judgement(found, owners, {finding: (finding.code,) for finding in found}, manifest.path)

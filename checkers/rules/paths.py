@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 
-from checkers.manifests import Manifest
+from checkers.manifests import CatalogApi, Manifest
 from checkers.model import Finding, PathSet, SourceFile, Tree
 from checkers.targets import is_chain
 from checkers.toml_fields import Vocabulary, printable, sentence
@@ -73,6 +73,26 @@ def may_be_unseen(name: str, tree: Tree, manifest: Manifest) -> bool:
     parts = name.split(".")
     modules = tuple("/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
     return any(f"/{path.removesuffix('.py').removesuffix('/__init__')}".endswith(modules) for path in broken)
+
+
+def wrong_apis(paths: Paths, tree: Tree, manifest: Manifest, *, duplicate: str, stale: str) -> Iterator[Finding]:
+    """``[[catalog.api]]`` entries that are there twice, or name nothing in this project; under the codes given.
+
+    A name whose top-level package is not of this project is taken for a library's.
+    """
+    packages = {name.partition(".")[0] for name in tree.names}
+    first: dict[str, CatalogApi] = {}
+    for api in () if manifest.catalog is None else manifest.catalog.api:
+        earlier = first.setdefault(api.name, api)
+        if earlier is not api:
+            message = f"`{printable(api.name, 120)}` is already described on line {earlier.at.place.line}"
+            yield api.at.child("name").finding(duplicate, message, "keep the one that is true and remove the other")
+        elif api.name in tree.names or api.name.partition(".")[0] not in packages:
+            continue
+        elif not may_be_unseen(api.name, tree, manifest):
+            message = f"stale API: `{printable(api.name, 120)}` names nothing in this project"
+            help = sentence(paths.names_like(api.name), "correct or remove it")
+            yield api.at.child("name").finding(stale, message, help)
 
 
 def stale_unanalysed(paths: Paths, tree: Tree, manifest: Manifest) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ NEVER_ENTERED = frozenset(
 PYTHON_SUFFIXES = frozenset({".ipynb", ".py", ".pyw"})
 STUB_SUFFIX = ".pyi"
 _SHEBANG_BYTES = 128
+_INTERPRETERS = (b"python", b"pypy", b"uv run", b"pipx run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,13 @@ class Listing:
     unreadable: list[Unreadable] = field(default_factory=list)
 
 
-def list_files(root: Path, exclude: Iterable[str] = ()) -> Listing:
-    """All Python sources below ``root``.
+def list_files(root: Path, exclude: Iterable[str] = (), named: Iterable[str] = ()) -> Listing:
+    """All Python sources below ``root``; of those in ``named`` also the ones that only their name does not tell.
 
     Left out: what ``.gitignore`` files at or below the root ignore, ``exclude`` (patterns of the same kind, counted
     from the root), and folders that never hold a project's source. Symbolic links to folders are not followed.
     """
-    walk = _Walk(os.fspath(root), _patterns(exclude))
+    walk = _Walk(os.fspath(root), _patterns(exclude), frozenset(named))
     walk.folder("", [])
     listing = walk.listing
     listing.files.sort()
@@ -100,8 +101,9 @@ class _Ignore:
 
 
 class _Walk:
-    def __init__(self, root: str, exclude: GitIgnoreSpec) -> None:
+    def __init__(self, root: str, exclude: GitIgnoreSpec, named: frozenset[str]) -> None:
         self.root = root
+        self.named = named
         self.real_root = os.path.realpath(root)
         self.exclude = exclude
         self.listing = Listing()
@@ -152,7 +154,9 @@ class _Walk:
         suffix = os.path.splitext(entry.name)[1]
         if suffix in PYTHON_SUFFIXES or suffix == STUB_SUFFIX:
             return True
-        return not suffix and not entry.name.startswith(".") and self._has_shebang(entry, path)
+        if suffix or entry.name.startswith("."):
+            return False
+        return path in self.named or self._has_shebang(entry, path)
 
     def _has_shebang(self, entry: os.DirEntry[str], path: str) -> bool:
         """A script without a suffix is Python when its first line says so."""
@@ -164,7 +168,7 @@ class _Walk:
                 first = stream.read(_SHEBANG_BYTES).partition(b"\n")[0]
         except OSError:
             return False
-        return first.startswith(b"#!") and (b"python" in first or b"uv run" in first)
+        return first.startswith(b"#!") and any(program in first for program in _INTERPRETERS)
 
     def _take(self, entry: os.DirEntry[str], path: str) -> None:
         if entry.is_symlink():

@@ -765,6 +765,19 @@ def test_stdin_filename_of_a_file_that_is_not_saved_yet(tmp_path: Path) -> None:
     assert (done.returncode, places(done.stdout.decode())) == (2, ["new.py:1:SRC001"])
 
 
+def test_a_file_named_is_read_as_python_whatever_its_first_line(tmp_path: Path) -> None:
+    make(tmp_path, {OWNERSHIP: "version = 1\n", "tool": RUN, "note.txt": RUN, "b.py": ""})
+    done = spawn(tmp_path, "ownership", "--quiet", "tool", "note.txt", "b.py")
+    assert (done.returncode, places(done.stdout.decode())) == (1, ["tool:3:OWN001"])
+    assert done.stderr == b"warning: note.txt: nothing to check there: no Python file, or left out\n"
+
+
+def test_help_on_a_full_device_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = spawn(tmp_path, "ownership", "--help", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, b"error: cannot write to standard output: No space left on device\n")
+
+
 @pytest.mark.parametrize("name", ["generated/a.py", "generated/new.py"])
 def test_excludes_apply_to_stdin_filename(tmp_path: Path, name: str) -> None:
     make(tmp_path, {OWNERSHIP: 'version = 1\nexclude = ["generated/"]\n', "generated/a.py": RUN})

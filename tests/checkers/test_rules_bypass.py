@@ -292,6 +292,13 @@ def test_a_submission_api_of_this_project_has_to_be_there() -> None:
     assert finding.help == "did you mean `sched.submit`? correct it"
 
 
+def test_own_apis_that_are_there_twice_or_name_nothing() -> None:
+    api = '[[catalog.api]]\nname = "{}"\nkind = "process"\nwhy = "w"\n'
+    text = api.format("app.run") + api.format("app.rnu") + api.format("app.run") + rule("p", "@process")
+    tree = make_tree(files=["app.py"], names={"app", "app.run"})
+    assert places(check(tree, text).findings) == ["m.toml:7 BYP004", "m.toml:11 BYP008"]
+
+
 def test_unanalysed_entries_that_excuse_nothing() -> None:
     text = '[[unanalysed]]\npath = "a.py"\nreason = "r"\n'
     assert places(check(make_tree(files=["a.py"]), text + rule("p", "@process")).findings) == ["m.toml:3 SRC007"]

@@ -364,6 +364,18 @@ def test_test_only_outside_tests() -> None:
     ]
 
 
+API = '[[catalog.api]]\nname = "{}"\nkind = "{}"\nwhy = "w"\n'
+
+
+def test_own_apis_that_are_there_twice_or_name_nothing() -> None:
+    text = "".join(API.format(*api) for api in (("app.run", "process"), ("app.rnu", "process"), ("app.run", "timer")))
+    text += API.format("lib.run", "process")
+    assert brief(check(make_tree(files=["app.py"], names={"app", "app.run"}), text).findings) == [
+        "m.toml:7:1 OWN006 stale API: `app.rnu` names nothing in this project",
+        "m.toml:11:1 OWN005 `app.run` is already described on line 2",
+    ]
+
+
 def test_unanalysed_entries_that_excuse_nothing() -> None:
     tree = make_tree(files=["a.py"], broken=["b.py"])
     text = "".join(f'[[unanalysed]]\npath = "{path}"\nreason = "r"\n' for path in ("a.py", "b.py", "c.py"))
