@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "double dispatch",
         "pickers/base.py",
-        "                del queue[index]\n",
+        "                index = self._take_out(index)\n",
         "                index += 1\n",
     ),
     Mutant(

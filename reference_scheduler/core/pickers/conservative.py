@@ -121,10 +121,11 @@ class ConservativePicker(OrderedPicker):
             self._compress(self._profile, now_us)
 
     def _compress(self, profile: Profile, now_us: int) -> None:
-        if any(job.reserved_us is not None and job.reserved_us < now_us for _, _, job in self._queue):
+        waiting = self._waiting()
+        if any(job.reserved_us is not None and job.reserved_us < now_us for job in waiting):
             self._profile = None  # no pass was made at that time, so what was planned cannot be held
             return
-        for _, _, job in self._queue:
+        for job in waiting:
             reserved_us = job.reserved_us
             if reserved_us is not None:
                 profile.give(job.total, reserved_us, _until(job, reserved_us))
@@ -149,8 +150,8 @@ class ConservativePicker(OrderedPicker):
             amount -= monus(amount, profile.free[0])
             self._held[job.spec.id] = (until, amount)
             profile.take(amount, view.now_us, until)
-        self._unplaced = [(seq, job) for _, seq, job in self._queue]
-        for _, _, job in self._queue:
+        self._unplaced = [(job.seq, job) for job in self._waiting()]
+        for _, job in self._unplaced:
             job.reserved_us = None
         return profile
 
@@ -183,7 +184,7 @@ class ConservativePicker(OrderedPicker):
 
         Return whether one is held instead: it then gave up its reservation, so others may be due now.
         """
-        index = 0
+        index = self._gone
         while index < len(self._queue):
             job = self._queue[index][2]
             if job.reserved_us is None or job.reserved_us > view.now_us:
@@ -193,7 +194,7 @@ class ConservativePicker(OrderedPicker):
             reason = view.start(job)
             if reason is None:
                 self._held[job.spec.id] = (_until(job, reserved_us), job.total)
-                del self._queue[index]
+                index = self._take_out(index)
                 if reserved_us < view.now_us:
                     self._profile = None  # it ends later than was planned
                 continue
@@ -215,7 +216,7 @@ class ConservativePicker(OrderedPicker):
 
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the first reserved time to come."""
-        times = (job.reserved_us for _, _, job in self._queue if job.reserved_us is not None)
+        times = (job.reserved_us for job in self._waiting() if job.reserved_us is not None)
         return min((time for time in times if now_us < time < FOREVER_US), default=None)
 
     def save(self) -> bytes:

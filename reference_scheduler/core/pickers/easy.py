@@ -93,7 +93,7 @@ class EasyPicker(OrderedPicker):
         ]
         for job in self.candidates(hopeful):
             if fits(job.total, view.room()) and view.backfill(job, reservation) is None:
-                del self._queue[self.place(job) - 1]
+                self._take_out(self._index(job))
 
 
 class EasyShortestPicker(EasyPicker):
