@@ -8,11 +8,12 @@ none" the only thing that can be said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 Amount: TypeAlias = int
+Share: TypeAlias = tuple[str, Amount]
+"""A worker, and what it gives."""
 
 LANE_BITS = 32
 MAX_QUANTITY = (1 << (LANE_BITS - 1)) - 1
@@ -28,16 +29,8 @@ class Resources(NamedTuple):
     network_slots: int = 0
 
 
-class HasTotal(Protocol):
-    """Something that asks for an amount."""
-
-    total: Amount
-
-
-Sized = TypeVar("Sized", bound=HasTotal)
-
 DIMENSIONS: tuple[str, ...] = Resources._fields
-_GUARD: Amount = sum(1 << (LANE_BITS * lane + LANE_BITS - 1) for lane in range(len(DIMENSIONS)))
+GUARD: Amount = sum(1 << (LANE_BITS * lane + LANE_BITS - 1) for lane in range(len(DIMENSIONS)))
 
 
 @lru_cache(maxsize=4096)
@@ -66,13 +59,7 @@ def fits(need: Amount, free: Amount) -> bool:
 
     A lane that would go below zero borrows its own guard bit, and only that.
     """
-    return ((free | _GUARD) - need) & _GUARD == _GUARD
-
-
-def fitting(wanted: Iterable[Sized], free: Amount) -> list[Sized]:
-    """Return those of ``wanted`` whose ``total`` fits in ``free``, in their order."""
-    guarded = free | _GUARD
-    return [one for one in wanted if (guarded - one.total) & _GUARD == _GUARD]
+    return ((free | GUARD) - need) & GUARD == GUARD
 
 
 def monus(left: Amount, right: Amount) -> Amount:
@@ -80,6 +67,7 @@ def monus(left: Amount, right: Amount) -> Amount:
     return pack(Resources(*(max(a - b, 0) for a, b in zip(unpack(left), unpack(right), strict=True))))
 
 
+@lru_cache(maxsize=4096)
 def shortfall(need: Amount, free: Amount) -> str:
     """Say which dimensions of ``need`` exceed ``free``, the sum over all workers, with both numbers."""
     pairs = zip(DIMENSIONS, unpack(need), unpack(free), strict=True)

@@ -1,7 +1,7 @@
 """What this core does differently from earlier ones, given the same events.
 
-A change of the core that changes decisions gets a name here, which is recorded with every log. A log that
-lacks a name was made before that change: where its decisions differ on replay, that is why.
+A change of the core that changes decisions, or the chain of hashes, gets a name here, which is recorded with
+every log. A log that lacks a name was made before that change: where it differs on replay, that is why.
 """
 
 from __future__ import annotations
@@ -13,4 +13,6 @@ BEHAVIOURS: dict[str, str] = {
     "displaced-once": "a job that was asked to make way is not asked again, however its attempt ended",
     "passers-stay": "jobs without an estimate that pass a blocked one share what is left over beside it",
     "heads-are-held": "a limit or key that a job took when passing the head of EASY holds the head at once",
+    "victims-suffice": "attempts are displaced only if that is enough, also where a budget is overdrawn",
+    "one-room": "the chain of hashes takes what is free as one sum over the workers",
 }

@@ -32,12 +32,17 @@ from reference_scheduler.core.ledger import Ledger
 from reference_scheduler.core.limits import Limits, overflow
 from reference_scheduler.core.machine import ATTEMPT_ENDS
 from reference_scheduler.core.model import (
+    BLOCKED,
+    COMPLETED,
     FOREVER_US,
     LOCAL,
     MAX_ARRAY,
     MAX_ID,
     MAX_TIME_US,
+    QUEUED,
     RANK,
+    RUNNING,
+    SCHEDULED,
     SECOND_US,
     Attempt,
     AttemptState,
@@ -48,6 +53,7 @@ from reference_scheduler.core.model import (
     PendReason,
     QueueSettings,
     check_bounds,
+    demand,
 )
 from reference_scheduler.core.passes import Pass
 from reference_scheduler.core.pickers import PICKERS, Picker
@@ -55,6 +61,8 @@ from reference_scheduler.core.preemption import choose_victims
 from reference_scheduler.core.snapshot import Counters, Outcome, Snapshot, WorkerRecord
 
 _FIXED_FIELDS = frozenset({"id", "after_ok", "after_any"})
+_NEED_NO_CHECK = frozenset({JobSubmitted, JobStateChanged, Tick})
+"""The kinds of events that come most often; nothing in them can be malformed but the time."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -84,6 +92,8 @@ class SchedulerCore:
         self._queues: dict[str, QueueSettings] = {}
         self._beneficiary = ""
         self._unfinished = False
+        self._most_waiting = 0
+        """With so many jobs waiting no bound of the queue can be broken."""
 
     # What a driver calls.
 
@@ -94,22 +104,25 @@ class SchedulerCore:
             ValueError: the event is malformed (an unknown picker, a negative quantity); nothing changed.
             InvariantViolation: the core is defective and must not be used further.
         """
-        self._check(event)
+        if type(event) not in _NEED_NO_CHECK or not -MAX_TIME_US <= event.at <= MAX_TIME_US:
+            self._check(event)
         jobs = self._jobs
+        decisions: list[Decision] = []
+        jobs.decisions = decisions
         if event.at < jobs.now_us:
             self.counters = replace(self.counters, clamped=self.counters.clamped + 1)
         else:
             jobs.now_us = event.at
-        decisions: list[Decision] = []
-        jobs.decisions = decisions
-        jobs.fire_timers()
+        if jobs.timers:
+            jobs.fire_timers()
         self._apply(event)
-        jobs.fire_timers()
+        if jobs.timers:
+            jobs.fire_timers()
         if event.run_pass:
             self._run_pass()
         jobs.check()
-        free = [unpack(amount) for amount in self._ledger.free.values()]
-        vital = (self.chain, event, decisions, jobs.now_us, len(jobs.open), len(self._view.ends), free)
+        room = unpack(self._ledger.room)
+        vital = (self.chain, event, decisions, jobs.now_us, len(jobs.open), len(self._view.ends), room)
         self.chain = blake2b(_encode(vital), digest_size=16).digest()
         return tuple(decisions)
 
@@ -135,9 +148,9 @@ class SchedulerCore:
             since = _s(now_us - job.attempt.started_us)
             return f"Job {job_id} runs since {since} as attempt {job.attempt.number}."
         waits = f"Job {job_id} waits since {_s(now_us - job.submitted_us)}"
-        if job.state is JobState.BLOCKED:
+        if job.state is BLOCKED:
             return f"{waits} until {job.unmet} other jobs have ended."
-        if job.state is JobState.SCHEDULED:
+        if job.state is SCHEDULED:
             return f"{waits} and may start in {_s(job.not_before_us - now_us)}."
         reason = job.reason or PendReason.BEHIND
         detail = self._view.detail(job, reason)
@@ -288,22 +301,25 @@ class SchedulerCore:
         """Return why a submission is refused, ``None`` if nothing speaks against it."""
         if not self.config.enabled:
             return RejectCode.DISABLED, "the scheduler is disabled"
-        if not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
-            return RejectCode.INVALID, f"array_size and array_running must be between 0 and {MAX_ARRAY}"
-        if array_size and len(f"{spec.id}[{array_size - 1}]") > MAX_ID:
-            return RejectCode.INVALID, f"length of id with its index must be at most {MAX_ID}"
-        jobs = self._jobs
-        for name in (spec.id, *(f"{spec.id}[{index}]" for index in range(array_size))):
+        jobs, names = self._jobs, [spec.id]
+        if array_size or array_running:
+            if not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
+                return RejectCode.INVALID, f"array_size and array_running must be between 0 and {MAX_ARRAY}"
+            names += [f"{spec.id}[{index}]" for index in range(array_size)]
+            if array_size and len(names[-1]) > MAX_ID:
+                return RejectCode.INVALID, f"length of id with its index must be at most {MAX_ID}"
+        for name in names:
             if jobs.is_known(name):
                 return RejectCode.DUPLICATE, f"there is already a job {name}"
         for target in dependencies(spec):
             if not jobs.is_known(target):
                 return RejectCode.UNKNOWN_DEPENDENCY, f"there is no job {target}"
-        waiting = len(jobs.open) - len(self._view.ends)
-        full = overflow(self.config, spec, max(array_size, 1), waiting, jobs.open.values())
-        if full is not None:
-            return RejectCode.QUEUE_FULL, full
-        need = pack(spec.effective_request.resources)
+        count, waiting = array_size or 1, len(jobs.open) - len(self._view.ends)
+        if waiting + count > self._most_waiting:
+            full = overflow(self.config.queue, spec, count, waiting, jobs.open.values())
+            if full is not None:
+                return RejectCode.QUEUE_FULL, full
+        need, _ = demand(spec.effective_request)
         if self._ledger.capacity and not self._view.possible(need, spec.tasks):
             return RejectCode.IMPOSSIBLE, self._view.lacking(need * spec.tasks)
         return None
@@ -329,19 +345,20 @@ class SchedulerCore:
         job, attempt = self._live(event.job, event.attempt)
         if job is None or attempt is None:
             return
-        if (event.old, event.new) == (JobState.QUEUED, JobState.RUNNING):
+        new = event.new
+        if event.old is QUEUED and new is RUNNING:
             job.attempt = replace(attempt, state=AttemptState.RUNNING)
             return
-        if event.old is not JobState.RUNNING or event.new not in ATTEMPT_ENDS:
+        if event.old is not RUNNING or new not in ATTEMPT_ENDS:
             self._count_stale()
             return
         jobs.end_attempt(job, attempt)
-        if event.new is JobState.INTERRUPTED:
+        if new is COMPLETED or new is JobState.CANCELLED:
+            jobs.settle(job, new, event.exit_code)
+        elif new is JobState.INTERRUPTED:
             jobs.interrupted(job, attempt, "interrupted")
-        elif event.new in (JobState.FAILED, JobState.TIMED_OUT):
-            jobs.failed(job, attempt, event)
         else:
-            jobs.settle(job, event.new, event.exit_code)
+            jobs.failed(job, attempt, event)
         jobs.propagate()
 
     def _cancel_requested(self, event: CancelRequested) -> None:
@@ -424,7 +441,7 @@ class SchedulerCore:
         Until they have stopped nothing else starts, so what they give back cannot go to another.
         """
         view, job = self._view, self._jobs.open.get(self._beneficiary)
-        if job is None or job.state is not JobState.QUEUED:
+        if job is None or job.state is not QUEUED:
             self._beneficiary = ""
             return False
         live = [other.attempt for _, _, other in view.ends]
@@ -438,7 +455,7 @@ class SchedulerCore:
 
     def _preempt(self) -> None:
         """Let the highest blocked job displace lower ones, if that is enough for it to start."""
-        queued = [job for job in self._jobs.open.values() if job.state is JobState.QUEUED]
+        queued = [job for job in self._jobs.open.values() if job.state is QUEUED]
         job = min(queued, key=lambda job: (RANK[job.spec.priority], job.seq), default=None)
         if job is None or self._limits.blocks(job):
             return
@@ -467,7 +484,8 @@ class SchedulerCore:
         self._configure(config)
 
     def _configure(self, config: Config) -> None:
-        self.config = config
+        self.config, bounds = config, config.queue
+        self._most_waiting = min(bounds.max_total, bounds.max_per_workspace, bounds.max_interactive_per_session)
         self._picker.configure(config.fairness)
         self._view.configure(self._allocators[config.allocator](), config.queue.claim_batch)
         self._configure_limits()

@@ -5,6 +5,8 @@ They are calls, not ``assert`` statements, so ``python -O`` keeps them.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 
 class InvariantViolation(AssertionError):  # noqa: N818 - the term of the field
     """The core's state contradicts itself: a defect in the core, never bad input."""
@@ -13,4 +15,9 @@ class InvariantViolation(AssertionError):  # noqa: N818 - the term of the field
 def invariant(condition: bool, message: str, *facts: object) -> None:
     """Raise :class:`InvariantViolation` with ``message`` and ``facts`` unless ``condition`` holds."""
     if not condition:
-        raise InvariantViolation(": ".join([message, *map(repr, facts)]))
+        violated(message, *facts)
+
+
+def violated(message: str, *facts: object) -> NoReturn:
+    """Raise :class:`InvariantViolation`: for a place that runs so often that it tests its condition itself."""
+    raise InvariantViolation(": ".join([message, *map(repr, facts)]))

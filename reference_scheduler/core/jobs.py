@@ -10,12 +10,17 @@ from msgspec.structs import replace
 
 from reference_scheduler.core.decisions import Cancel, Decision, Expire, Pend, Requeue
 from reference_scheduler.core.events import JobStateChanged
-from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.invariants import invariant, violated
 from reference_scheduler.core.ledger import Ledger
 from reference_scheduler.core.limits import Limits
 from reference_scheduler.core.machine import LIVE_ATTEMPT, TERMINAL, move
 from reference_scheduler.core.model import (
+    BLOCKED,
+    COMPLETED,
+    QUEUED,
     REPEATABLE,
+    RUNNING,
+    SCHEDULED,
     SECOND_US,
     Attempt,
     AttemptState,
@@ -35,7 +40,8 @@ class JobTable:
     """Moves jobs through their lives, keeping ledger, limits, queue and timers in step.
 
     ``open`` has the jobs that are not terminal, oldest first; ``outcomes`` those that are, and the arrays
-    that are complete. Whatever a move has to tell goes to ``decisions``.
+    that are complete. Whatever a move has to tell goes to ``decisions``. ``timers`` is a heap of what has to
+    happen by itself: time, sequence number, job.
     """
 
     def __init__(self, ledger: Ledger, limits: Limits, view: Pass, picker: Picker) -> None:
@@ -52,13 +58,13 @@ class JobTable:
         self._picker = picker
         self._dependents: dict[str, list[str]] = {}
         self._ended: deque[str] = deque()
-        self._timers: list[tuple[int, int, str]] = []
+        self.timers: list[tuple[int, int, str]] = []
 
     def install(self, picker: Picker) -> None:
         """Hand all queued jobs to ``picker``, from now on the one that is told about changes."""
         self._picker = picker
         for job in self.open.values():
-            if job.state is JobState.QUEUED:
+            if job.state is QUEUED:
                 picker.add(job)
 
     def load(self, snapshot: Snapshot) -> None:
@@ -69,7 +75,7 @@ class JobTable:
         self._accepted = len(self.open) + len(self.arrays) + len(self.outcomes)
         for job in self.open.values():
             self._watch_deadline(job)
-            if job.state is JobState.SCHEDULED:
+            if job.state is SCHEDULED:
                 self.set_timer(job.not_before_us, job)
             if job.attempt is not None:
                 insort(self._view.ends, (job.attempt.expected_end_us, job.seq, job))
@@ -106,34 +112,35 @@ class JobTable:
             if outcome is None:
                 job.unmet += 1
                 self._dependents.setdefault(target, []).append(spec.id)
-            elif target in spec.after_ok and outcome.state is not JobState.COMPLETED:
+            elif target in spec.after_ok and outcome.state is not COMPLETED:
                 broken = target
         if broken:
             self.cancel_waiting(job, f"job {broken}, which it depends on, is {self.outcomes[broken].state}")
             self.propagate()
         else:
             self.enqueue(job)
-            self._watch_deadline(job)
+            if spec.deadline_us is not None:
+                self._watch_deadline(job)
 
     def enqueue(self, job: Job) -> None:
         """Put a job that has no attempt where it has to wait."""
         job.reason, job.detail = None, ""
         if job.unmet:
-            move(job, JobState.BLOCKED)
+            move(job, BLOCKED)
             self._tell(job, PendReason.DEPENDENCY, f"{job.unmet} other jobs have to end first")
         elif job.not_before_us > self.now_us:
-            move(job, JobState.SCHEDULED)
+            move(job, SCHEDULED)
             self.set_timer(job.not_before_us, job)
             self._tell(job, PendReason.TIME, f"may start from {job.not_before_us} us on")
         else:
-            if job.state in (JobState.BLOCKED, JobState.SCHEDULED) and job.attempts == 0:
+            if job.attempts == 0 and (job.state is BLOCKED or job.state is SCHEDULED):
                 job.queued_us = self.now_us
-            move(job, JobState.QUEUED)
+            move(job, QUEUED)
             self._picker.add(job)
 
     def update(self, job: Job, spec: JobSpec) -> None:
         """Give ``job`` a new ``spec``; a live attempt keeps what it holds."""
-        if job.state is JobState.QUEUED:
+        if job.state is QUEUED:
             self.leave_queue(job)
         if spec.not_before_us != job.spec.not_before_us:
             job.not_before_us = spec.not_before_us
@@ -164,13 +171,14 @@ class JobTable:
     def end_attempt(self, job: Job, attempt: Attempt) -> None:
         """Give back all that the attempt holds; the job is then to be settled or requeued."""
         view = self._view
-        self._ledger.release(job.spec.id, attempt.allocation, attempt.keys)
+        self._ledger.release(job.spec.id, job.shares, attempt.keys)
         self._limits.ended(job)
         index = bisect_left(view.ends, (attempt.expected_end_us, job.seq))
-        invariant(view.ends[index][2] is job, "a live attempt has no expected end", job.spec.id)
+        if view.ends[index][2] is not job:
+            violated("a live attempt has no expected end", job.spec.id)
         del view.ends[index]
         view.releases += 1
-        job.attempt = None
+        job.attempt, job.shares = None, ()
         self._picker.ended(job, attempt, self.now_us)
 
     def interrupted(self, job: Job, attempt: Attempt, reason: str) -> None:
@@ -211,12 +219,13 @@ class JobTable:
 
         Tasks on other workers have to be stopped before what they hold is free.
         """
-        lost = tuple(share for share in attempt.allocation if share[0] == worker)
+        lost = [share for share in job.shares if share[0] == worker]
         rest = tuple(share for share in attempt.allocation if share[0] != worker)
         reason = f"worker {worker} is lost"
         if lost and rest:
             self._ledger.release(job.spec.id, lost, ())
             job.attempt = replace(attempt, allocation=rest)
+            job.shares = job.attempt.shares
             self.stop(job, job.attempt, reason)
         elif lost:
             self.end_attempt(job, attempt)
@@ -230,7 +239,7 @@ class JobTable:
 
     def cancel_waiting(self, job: Job, reason: str) -> None:
         """Cancel a job that has no attempt; :meth:`propagate` must follow."""
-        if job.state is JobState.QUEUED:
+        if job.state is QUEUED:
             self.leave_queue(job)
         self.decisions.append(Cancel(job.spec.id, 0, reason))
         self.settle(job, JobState.CANCELLED)
@@ -238,26 +247,29 @@ class JobTable:
     def settle(self, job: Job, state: JobState, exit_code: int | None = None) -> None:
         """End ``job`` for good; :meth:`propagate` must follow."""
         name = job.spec.id
-        invariant(state in TERMINAL and name not in self.outcomes, "a job ends twice", name, state)
+        if state not in TERMINAL or name in self.outcomes:
+            violated("a job ends twice", name, state)
         move(job, state)
         del self.open[name]
         self.outcomes[name] = Outcome(state, exit_code)
         self._ended.append(name)
         if job.array:
             array = self.arrays[job.array]
-            failed = array.failed + (state is not JobState.COMPLETED)
+            failed = array.failed + (state is not COMPLETED)
             self.arrays[job.array] = replace(array, open=array.open - 1, failed=failed)
             if array.open == 1:
                 del self.arrays[job.array]
-                self.outcomes[job.array] = Outcome(JobState.FAILED if failed else JobState.COMPLETED)
+                self.outcomes[job.array] = Outcome(JobState.FAILED if failed else COMPLETED)
                 self._ended.append(job.array)
 
     def propagate(self) -> None:
         """Release or cancel what depended on the jobs that ended, and so on."""
         while self._ended:
             target = self._ended.popleft()
-            completed = self.outcomes[target].state is JobState.COMPLETED
-            for name in self._dependents.pop(target, ()):
+            if target not in self._dependents:
+                continue
+            completed = self.outcomes[target].state is COMPLETED
+            for name in self._dependents.pop(target):
                 job = self.open.get(name)
                 if job is None:
                     continue
@@ -272,11 +284,11 @@ class JobTable:
 
     def set_timer(self, due_us: int, job: Job) -> None:
         """Be woken at ``due_us``, when ``job`` may start or expires."""
-        heappush(self._timers, (due_us, job.seq, job.spec.id))
+        heappush(self.timers, (due_us, job.seq, job.spec.id))
 
     def next_timer(self) -> int | None:
         """Return when the first timer is due."""
-        timers = self._timers
+        timers = self.timers
         while timers and not self._is_valid(timers[0]):
             heappop(timers)
         return timers[0][0] if timers else None
@@ -285,20 +297,20 @@ class JobTable:
         job = self.open.get(timer[2])
         if job is None:
             return False
-        if job.state is JobState.SCHEDULED and job.not_before_us == timer[0]:
+        if job.state is SCHEDULED and job.not_before_us == timer[0]:
             return True
         return job.spec.deadline_us == timer[0] and job.attempts == 0
 
     def fire_timers(self) -> None:
         """Queue the jobs whose time has come and expire those that are too late."""
-        timers = self._timers
+        timers = self.timers
         while timers and timers[0][0] <= self.now_us:
             timer = heappop(timers)
             if not self._is_valid(timer):
                 continue
             job = self.open[timer[2]]
             if job.attempts == 0 and job.spec.deadline_us is not None and job.spec.deadline_us <= self.now_us:
-                if job.state is JobState.QUEUED:
+                if job.state is QUEUED:
                     self.leave_queue(job)
                 late = (self.now_us - job.submitted_us) / SECOND_US
                 self.decisions.append(Expire(job.spec.id, f"not started within {late:g} s"))
@@ -312,7 +324,8 @@ class JobTable:
     def check(self) -> None:
         """Check in constant time that no job is lost."""
         present = len(self.open) + len(self.outcomes) + len(self.arrays)
-        invariant(self._accepted == present, "a job is lost", self._accepted, present)
+        if self._accepted != present:
+            violated("a job is lost", self._accepted, present)
 
     def audit(self) -> None:
         """Check each job against everything that is kept about it elsewhere."""
@@ -328,18 +341,20 @@ class JobTable:
 
     def _audit_job(self, job: Job) -> None:
         name, state, attempt = job.spec.id, job.state, job.attempt
-        invariant((attempt is not None) == (state is JobState.RUNNING), "running is not having an attempt", name)
+        shares = attempt.shares if attempt else ()
+        invariant(job.shares == shares, "shares are not those of the allocation", name)
+        invariant((attempt is not None) == (state is RUNNING), "running is not having an attempt", name)
         invariant(attempt is None or attempt.state in LIVE_ATTEMPT, "an attempt that ended is kept", name)
         targets = [target for target in dependencies(job.spec) if target not in self.outcomes]
         invariant(job.unmet == len(targets), "dependencies are miscounted", name, targets)
         invariant(all(name in self._dependents[target] for target in targets), "a dependent is lost", name)
-        invariant((state is JobState.BLOCKED) == bool(targets), "blocked is not having open dependencies", name)
-        invariant(job.reserved_us is None or state is JobState.QUEUED, "a job not queued has a reservation", name)
-        if state is JobState.SCHEDULED:
+        invariant((state is BLOCKED) == bool(targets), "blocked is not having open dependencies", name)
+        invariant(job.reserved_us is None or state is QUEUED, "a job not queued has a reservation", name)
+        if state is SCHEDULED:
             due = self.next_timer()
             invariant(self.now_us < job.not_before_us, "a job is late into the queue", name)
             invariant(due is not None and due <= job.not_before_us, "a scheduled job is forgotten", name)
-        if state is JobState.QUEUED:
+        if state is QUEUED:
             invariant(self._picker.place(job) >= 1, "a queued job has no place", name)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reference_scheduler.core.amounts import Amount, Resources, fits, monus, pack, unpack
-from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import Allocation, Attempt
-
-Share = tuple[str, Amount]
+from reference_scheduler.core.amounts import Amount, Resources, Share, fits, monus, pack, unpack
+from reference_scheduler.core.invariants import invariant, violated
+from reference_scheduler.core.model import Attempt
 
 
 class Ledger:
@@ -16,7 +14,7 @@ class Ledger:
 
     ``free`` has, in order of registration, what each worker that takes work could still give. A worker whose
     capacity was set below its use is overdrawn: it gives nothing in that dimension until it is back under.
-    ``available`` is what ``free`` would be if nothing ran.
+    ``available`` is what ``free`` would be if nothing ran, ``room`` the sum of ``free``.
     """
 
     def __init__(self) -> None:
@@ -26,6 +24,7 @@ class Ledger:
         self.holders: dict[str, str] = {}
         self.free: dict[str, Amount] = {}
         self.available: dict[str, Amount] = {}
+        self.room: Amount = 0
 
     def set_worker(self, worker: str, capacity: Resources, accepting: bool) -> None:
         """Register ``worker``, or change what it has."""
@@ -47,6 +46,7 @@ class Ledger:
             if self.accepting[worker]
         }
         self.available = {worker: self.capacity[worker] for worker in self.free}
+        self.room = sum(self.free.values())
 
     def held_key(self, keys: Iterable[str]) -> str | None:
         """Return the first of ``keys`` that has a holder."""
@@ -56,25 +56,38 @@ class Ledger:
         """Give ``job`` all of ``shares`` and ``keys``, which must be free."""
         for worker, amount in shares:
             free = self.free[worker]
-            invariant(fits(amount, free), "granted more than is free", job, worker, unpack(amount), unpack(free))
+            if not fits(amount, free):
+                violated("granted more than is free", job, worker, unpack(amount), unpack(free))
             self.used[worker] += amount
             self.free[worker] = free - amount
+            self.room -= amount
         for key in keys:
             invariant(key not in self.holders, "an exclusivity key has two holders", key, job)
             self.holders[key] = job
 
-    def release(self, job: str, allocation: Allocation, keys: Iterable[str]) -> None:
+    def release(self, job: str, shares: Iterable[Share], keys: Iterable[str]) -> None:
         """Take back what ``job`` holds."""
-        for worker, resources in allocation:
-            amount = pack(resources)
+        for worker, amount in shares:
             used = self.used[worker]
-            invariant(fits(amount, used), "released more than was held", job, worker)
+            if not fits(amount, used):
+                violated("released more than was held", job, worker)
             self.used[worker] = used = used - amount
             if worker in self.free:
                 capacity = self.capacity[worker]
-                self.free[worker] = capacity - used if fits(used, capacity) else monus(capacity, used)
+                free = capacity - used if fits(used, capacity) else monus(capacity, used)
+                self.room += free - self.free[worker]
+                self.free[worker] = free
         for key in keys:
             invariant(self.holders.pop(key, None) == job, "released a key it does not hold", key, job)
+
+    def free_without(self, shares: Iterable[Share]) -> dict[str, Amount]:
+        """Return what would be free if all of ``shares``, which are held now, were given back."""
+        used, free = dict(self.used), dict(self.free)
+        for worker, amount in shares:
+            used[worker] -= amount
+            if worker in free:
+                free[worker] = monus(self.capacity[worker], used[worker])
+        return free
 
     def load(self, live: Iterable[tuple[str, Attempt]]) -> None:
         """Take over what the ``live`` attempts hold, also where a worker is overdrawn."""
@@ -89,13 +102,14 @@ class Ledger:
         for worker, free in self.free.items():
             expected = monus(self.capacity[worker], used[worker])
             invariant(free == expected, "free is not capacity less use", worker)
+        invariant(self.room == sum(self.free.values()), "room is not the sum of what is free", self.room)
 
     def _derive(self, live: Iterable[tuple[str, Attempt]]) -> tuple[dict[str, Amount], dict[str, str]]:
         used: dict[str, Amount] = dict.fromkeys(self.capacity, 0)
         holders: dict[str, str] = {}
         for job, attempt in live:
-            for worker, resources in attempt.allocation:
-                used[worker] += pack(resources)
+            for worker, amount in attempt.shares:
+                used[worker] += amount
             for key in attempt.keys:
                 invariant(key not in holders, "an exclusivity key has two holders", key)
                 holders[key] = job

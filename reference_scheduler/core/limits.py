@@ -13,6 +13,7 @@ from reference_scheduler.core.model import (
     JobState,
     PendReason,
     Priority,
+    QueueBounds,
     QueueSettings,
     Scope,
 )
@@ -28,6 +29,8 @@ class Limits:
         self._scopes: tuple[str, ...] = ()
         self._paused: frozenset[str] = frozenset()
         self._running: Counter[tuple[str, str]] = Counter()
+        self.active = False
+        """Whether anything has a limit or is paused: if not, nothing is ever held."""
 
     def configure(
         self,
@@ -48,12 +51,13 @@ class Limits:
         self._caps = caps
         self._scopes = tuple(sorted({scope for scope, _ in caps}))
         self._paused = frozenset(name for name, settings in queues.items() if settings.paused)
+        self.active = bool(self._caps or self._paused)
         self._running = Counter()
         for job in live:
             self.started(job)
 
     @property
-    def active(self) -> bool:
+    def has_caps(self) -> bool:
         """Whether anything has a limit."""
         return bool(self._caps)
 
@@ -90,18 +94,14 @@ def _value(scope: str, job: Job) -> str:
     return job.array if scope == _ARRAY else str(getattr(job.spec, scope))
 
 
-def overflow(config: Config, spec: JobSpec, count: int, waiting: int, jobs: Iterable[Job]) -> str | None:
+def overflow(bounds: QueueBounds, spec: JobSpec, count: int, waiting: int, jobs: Iterable[Job]) -> str | None:
     """Return which bound on waiting jobs ``count`` more like ``spec`` would break.
 
     ``waiting`` of the ``jobs`` do not run.
     """
-    bounds = config.queue
     interactive = spec.priority is Priority.INTERACTIVE and bool(spec.session)
     if waiting + count > bounds.max_total:
         return f"{waiting} of at most {bounds.max_total} jobs wait"
-    narrowest = min(bounds.max_per_workspace, bounds.max_interactive_per_session)
-    if waiting + count <= narrowest or (not interactive and waiting + count <= bounds.max_per_workspace):
-        return None  # the whole queue is within the narrower bounds
     idle = [job.spec for job in jobs if job.state is not JobState.RUNNING]
     here = sum(1 for other in idle if other.workspace == spec.workspace)
     if here + count > bounds.max_per_workspace:

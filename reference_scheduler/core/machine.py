@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.invariants import violated
 from reference_scheduler.core.model import AttemptState, Job, JobState
 
 _WAITING = frozenset({JobState.SCHEDULED, JobState.QUEUED, JobState.BLOCKED})
@@ -42,5 +42,6 @@ ATTEMPT_ENDS: dict[JobState, AttemptState] = {
 
 def move(job: Job, state: JobState) -> None:
     """Put ``job`` into ``state``; a move that the table does not have is a defect of the core."""
-    invariant(state in JOB_MOVES[job.state], "illegal move of a job", job.spec.id, job.state, state)
+    if state not in JOB_MOVES[job.state]:
+        violated("illegal move of a job", job.spec.id, job.state, state)
     job.state = state

@@ -6,19 +6,21 @@ from bisect import insort
 from collections.abc import Iterable
 
 from reference_scheduler.core.allocators import Allocator
-from reference_scheduler.core.amounts import Amount, fits, pack, shortfall, unpack
+from reference_scheduler.core.amounts import GUARD, Amount, Share, fits, shortfall
 from reference_scheduler.core.decisions import Decision, Dispatch, Pend
-from reference_scheduler.core.invariants import InvariantViolation, invariant
-from reference_scheduler.core.ledger import Ledger, Share
+from reference_scheduler.core.invariants import invariant, violated
+from reference_scheduler.core.ledger import Ledger
 from reference_scheduler.core.limits import Limits
 from reference_scheduler.core.machine import move
 from reference_scheduler.core.model import (
     FOREVER_US,
+    QUEUED,
+    RUNNING,
     Attempt,
     AttemptState,
     Job,
-    JobState,
     PendReason,
+    allocation_of,
 )
 
 PASSED_OVER = frozenset({PendReason.LIMIT, PendReason.PAUSED, PendReason.TOO_LARGE})
@@ -29,22 +31,27 @@ End = tuple[int, int, Job]
 
 
 class Reservation:
-    """The promise to a blocked job: at ``at_us`` it fits, by estimates, and ``extra`` is then left over."""
+    """The promise to a blocked ``job``: at ``at_us`` it fits, by estimates, in what is ``free`` then.
 
-    __slots__ = ("at_us", "extra", "job", "keys")
+    ``extra`` is what it leaves over.
+    """
 
-    def __init__(self, at_us: int, extra: dict[str, Amount], job: Job) -> None:
+    __slots__ = ("at_us", "extra", "free", "job")
+
+    def __init__(self, job: Job, at_us: int, free: dict[str, Amount], shares: Iterable[Share]) -> None:
+        self.job = job
         self.at_us = at_us
-        self.extra = extra
-        self.job = job.spec.id
-        self.keys = job.keys
+        self.free = free
+        self.extra = dict(free)
+        for worker, amount in shares:
+            self.extra[worker] -= amount
 
 
 class Pass:
     """The machine at one instant, and the two ways to start a job on it.
 
     ``releases`` changes whenever something was given back or a limit moved: while it stays the same, a job
-    that did not fit still does not.
+    that did not fit still does not. ``exhausted`` says that this pass has started as many as one pass may.
     """
 
     def __init__(self, ledger: Ledger, limits: Limits, allocator: Allocator) -> None:
@@ -55,6 +62,7 @@ class Pass:
         self.started: list[Job] = []
         self.ledger = ledger
         self.allocator = allocator
+        self.exhausted = False
         self._limits = limits
         self._claim_batch = 0
 
@@ -68,16 +76,12 @@ class Pass:
         self.now_us = now_us
         self.decisions = decisions
         self.started = []
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether this pass has started as many jobs as one pass may."""
-        return len(self.started) >= self._claim_batch
+        self.exhausted = False
 
     @property
     def limited(self) -> bool:
         """Whether there are limits at all, so that the start of one job may hold another."""
-        return self._limits.active
+        return self._limits.has_caps
 
     def start(self, job: Job) -> PendReason | None:
         """Start ``job`` if it may and fits: all it asks for or nothing. Return what keeps it otherwise."""
@@ -105,12 +109,24 @@ class Pass:
             extra = reservation.extra
             if not all(fits(amount, extra[worker]) for worker, amount in shares):
                 return PendReason.RESERVATION
-            if any(key in reservation.keys for key in job.keys):
+            if any(key in reservation.job.keys for key in job.keys):
                 return PendReason.RESERVATION
             for worker, amount in shares:
                 extra[worker] -= amount
-        self._dispatch(job, shares, reservation.job)
+        self._dispatch(job, shares, reservation.job.spec.id)
+        self._check_promise(reservation, job)
         return None
+
+    def _check_promise(self, reservation: Reservation, passer: Job) -> None:
+        """Check, apart from how that was decided, that the blocked job still has its place at its time."""
+        if passer.attempt is not None and passer.attempt.expected_end_us <= reservation.at_us:
+            return
+        free, blocked = reservation.free, reservation.job
+        for worker, amount in passer.shares:
+            invariant(fits(amount, free[worker]), "a backfilled job delays the reservation", blocked.spec.id)
+            free[worker] -= amount
+        still = self.allocator.place(blocked.need, blocked.spec.tasks, free)
+        invariant(still is not None, "a backfilled job delays the reservation", blocked.spec.id)
 
     def reserve(self, job: Job) -> Reservation | None:
         """Return the earliest time at which ``job`` fits if all attempts end as estimated; ``None`` if never.
@@ -123,31 +139,28 @@ class Pass:
 
     def _reserve(self, job: Job, passed: str | None) -> Reservation | None:
         """Return the reservation if attempts without an estimate that passed the job ``passed`` never end."""
-        free = dict(self.ledger.free)
-        room = sum(free.values())
+        free, total, ends = dict(self.ledger.free), job.total, self.ends
+        guarded = self.ledger.room | GUARD
         held = {key for key in job.keys if key in self.ledger.holders}
-        last = len(self.ends) - 1
-        for index, (end_us, _, other) in enumerate(self.ends):
-            attempt = live_attempt(other)
-            held.difference_update(attempt.keys)
-            stays = passed is not None and end_us >= FOREVER_US and attempt.passed == passed
-            for worker, resources in attempt.allocation:
-                if worker in free and not stays:
-                    amount = pack(resources)
-                    free[worker] += amount
-                    room += amount
-            if held or not fits(job.total, room) or (index < last and self.ends[index + 1][0] == end_us):
+        last = len(ends) - 1
+        for index, (end_us, _, other) in enumerate(ends):
+            if held:
+                held.difference_update(_live_attempt(other).keys)
+            if end_us < FOREVER_US or passed is None or _live_attempt(other).passed != passed:
+                for worker, amount in other.shares:
+                    if worker in free:
+                        free[worker] += amount
+                        guarded += amount
+            if (guarded - total) & GUARD != GUARD or held or (index < last and ends[index + 1][0] == end_us):
                 continue
             shares = self.allocator.place(job.need, job.spec.tasks, free)
             if shares is not None:
-                for worker, amount in shares:
-                    free[worker] -= amount
-                return Reservation(max(end_us, self.now_us), free, job)
+                return Reservation(job, max(end_us, self.now_us), free, shares)
         return None
 
     def held(self, job: Job) -> PendReason | None:
         """Return whether a pause or a limit holds ``job``, whatever is free."""
-        blocked = self._limits.blocks(job)
+        blocked = self._limits.blocks(job) if self._limits.active else None
         return blocked[0] if blocked else None
 
     def possible(self, need: Amount, tasks: int) -> bool:
@@ -156,7 +169,7 @@ class Pass:
 
     def room(self) -> Amount:
         """Return what is free on all workers together: a job whose total exceeds it fits nowhere."""
-        return sum(self.ledger.free.values())
+        return self.ledger.room
 
     def lacking(self, total: Amount) -> str:
         """Say what ``total`` asks for beyond what there would be if nothing else ran."""
@@ -170,14 +183,14 @@ class Pass:
         job.detail = self.detail(job, reason)
         self.decisions.append(Pend(job.spec.id, reason, job.detail))
 
-    def pend_newcomers(self, jobs: Iterable[Job]) -> None:
+    def pend_newcomers(self, jobs: list[Job]) -> None:
         """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn.
 
         In order of submission: a restored picker has them in another order than one that saw them come.
         """
-        new = [job for job in jobs if job.reason is None and job.state is JobState.QUEUED]
-        for job in sorted(new, key=lambda job: job.seq):
-            self.pend(job, PendReason.BEHIND)
+        for job in jobs if len(jobs) == 1 else sorted(jobs, key=lambda job: job.seq):
+            if job.reason is None and job.state is QUEUED:
+                self.pend(job, PendReason.BEHIND)
 
     def detail(self, job: Job, reason: PendReason) -> str:
         """Say ``reason`` with the numbers of this moment."""
@@ -190,15 +203,15 @@ class Pass:
             return f"{key} is held by job {self.ledger.holders.get(key)!r}"
         if reason is PendReason.RESERVATION:
             return "would delay a job that waits for a wider place"
-        blocked = self._limits.blocks(job)
+        blocked = self._limits.blocks(job) if self._limits.active else None
         return blocked[1] if blocked else ""
 
     def _held_back(self, job: Job) -> PendReason | None:
         if self.exhausted:
             return PendReason.BATCH
-        held = self.held(job)
-        if held is not None:
-            return held
+        blocked = self._limits.blocks(job) if self._limits.active else None
+        if blocked is not None:
+            return blocked[0]
         if job.keys and self.ledger.held_key(job.keys):
             return PendReason.EXCLUSIVITY
         return None
@@ -208,25 +221,27 @@ class Pass:
         return PendReason.RESOURCES if possible else PendReason.TOO_LARGE
 
     def _dispatch(self, job: Job, shares: tuple[Share, ...], passed: str = "") -> None:
-        invariant(job.attempt is None, "a job has two live attempts", job.spec.id)
-        self.ledger.acquire(job.spec.id, shares, job.keys)
-        move(job, JobState.RUNNING)
-        allocation = tuple([(worker, unpack(amount)) for worker, amount in shares])
+        name = job.spec.id
+        if job.attempt is not None:
+            violated("a job has two live attempts", name)
+        self.ledger.acquire(name, shares, job.keys)
+        move(job, RUNNING)
+        allocation = allocation_of(shares)
         job.attempts += 1
         job.reason, job.detail, job.reserved_us = None, "", None
         end_us = min(self.now_us + job.estimate_us, FOREVER_US)
         job.attempt = Attempt(
             job.attempts, AttemptState.ADMITTED, self.now_us, end_us, allocation, job.keys, passed=passed
         )
+        job.shares = shares
         self._limits.started(job)
         insort(self.ends, (end_us, job.seq, job))
         self.started.append(job)
-        self.decisions.append(Dispatch(job.spec.id, job.attempts, allocation))
+        self.exhausted = len(self.started) >= self._claim_batch
+        self.decisions.append(Dispatch(name, job.attempts, allocation))
 
 
-def live_attempt(job: Job) -> Attempt:
-    """Return the attempt of a job that must have one."""
-    attempt = job.attempt
-    if attempt is None:
-        raise InvariantViolation(f"no live attempt: {job.spec.id!r}")
-    return attempt
+def _live_attempt(job: Job) -> Attempt:
+    if job.attempt is None:
+        violated("no live attempt", job.spec.id)
+    return job.attempt

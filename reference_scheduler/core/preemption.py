@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from reference_scheduler.core.allocators import Allocator
-from reference_scheduler.core.amounts import Amount, pack, unpack
+from reference_scheduler.core.amounts import unpack
 from reference_scheduler.core.ledger import Ledger
 from reference_scheduler.core.model import RANK, Attempt, Job
 
@@ -54,11 +54,8 @@ def _may_be_displaced(other: Job, attempt: Attempt, job: Job) -> bool:
 
 
 def _suffices(job: Job, victims: Sequence[Candidate], ledger: Ledger, allocator: Allocator) -> bool:
-    free: dict[str, Amount] = dict(ledger.free)
     held = {key for key in job.keys if key in ledger.holders}
     for _, attempt in victims:
         held.difference_update(attempt.keys)
-        for worker, resources in attempt.allocation:
-            if worker in free:
-                free[worker] += pack(resources)
+    free = ledger.free_without(share for victim, _ in victims for share in victim.shares)
     return not held and allocator.place(job.need, job.spec.tasks, free) is not None

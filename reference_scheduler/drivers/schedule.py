@@ -17,7 +17,7 @@ BOUND_S = 10
 Metrics: TypeAlias = dict[str, "int | float | dict[str, Metrics] | None"]
 
 
-class JobRun(msgspec.Struct, frozen=True):
+class JobRun(msgspec.Struct, frozen=True, gc=False):
     """One job that ended: its first start, its end, and the processors it held."""
 
     job: str

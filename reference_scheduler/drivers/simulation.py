@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from heapq import heappop, heappush
 
-from msgspec.structs import replace
-
 from reference_scheduler.core import SchedulerCore
-from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Expire, Preempt, Reject
+from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Expire, Pend, Preempt, Reject
 from reference_scheduler.core.events import (
     ConfigLoaded,
     Event,
@@ -20,12 +18,21 @@ from reference_scheduler.core.events import (
     WorkerUpdated,
 )
 from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import Config, JobState, QueueBounds
+from reference_scheduler.core.model import (
+    COMPLETED,
+    RUNNING,
+    Config,
+    JobState,
+    QueueBounds,
+)
 from reference_scheduler.drivers.schedule import JobRun, Schedule
 from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
 
 UNBOUNDED = 1 << 40
+NEVER_US = 1 << 63
 Observer = Callable[[Event, tuple[Decision, ...]], None]
+Run = tuple[int, int]
+"""Index of a job in the workload, number of its attempt."""
 
 
 class Tie(StrEnum):
@@ -60,7 +67,8 @@ class SimulationDriver:
     ) -> None:
         self._core = core
         self._workload = workload
-        self._tie = tie
+        self._jobs = workload.jobs
+        self._batch = tie is Tie.BATCH
         self._observer = observer
         self._order: dict[str, int] = {}
         for index, timed in enumerate(workload.jobs):
@@ -81,22 +89,24 @@ class SimulationDriver:
             ValueError: ``config`` names a picker or allocator that the core does not have.
             InvariantViolation: the core is defective, or jobs are left that nothing will ever start.
         """
-        jobs = self._workload.jobs
+        jobs, count, ends = self._jobs, len(self._jobs), self._ends
         self._now_us = min(jobs[0].submit_us, 0) if jobs else 0
         self._deliver(ConfigLoaded(at=self._now_us, config=config))
         for worker, capacity in self._workload.workers:
             self._deliver(WorkerUpdated(at=self._now_us, worker=worker, capacity=capacity))
         submitted = 0
         while True:
-            due = self._core.next_due()
-            times = [time for time in (due, self._ends[0][0] if self._ends else None) if time is not None]
-            if submitted < len(jobs):
-                times.append(jobs[submitted].submit_us)
-            if not times:
+            next_us = jobs[submitted].submit_us if submitted < count else NEVER_US
+            if ends and ends[0][0] < next_us:
+                next_us = ends[0][0]
+            due_us = self._core.next_due()
+            if due_us is not None and due_us < next_us:
+                next_us = due_us
+            if next_us == NEVER_US:
                 break
-            self._now_us = max(self._now_us, min(times))
+            self._now_us = now_us = max(self._now_us, next_us)
             arrived = submitted
-            while arrived < len(jobs) and jobs[arrived].submit_us <= self._now_us:
+            while arrived < count and jobs[arrived].submit_us <= now_us:
                 arrived += 1
             self._instant(jobs[submitted:arrived])
             submitted = arrived
@@ -105,45 +115,46 @@ class SimulationDriver:
 
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
         """Deliver what happens now; the last event carries the pass that ends the instant."""
-        batch = self._tie is Tie.BATCH
-        exact, early = self._take_ends()
-        events: list[Event] = [self._completed(index, attempt, run_pass=False) for index, attempt in exact]
-        if batch:
-            events += [self._completed(index, attempt, run_pass=False) for index, attempt in early]
-        events += [JobSubmitted(at=self._now_us, run_pass=not batch, job=timed.job) for timed in arriving]
-        if not batch:
-            events += [self._completed(index, attempt, run_pass=True) for index, attempt in early]
-        for event in events[:-1]:
-            self._deliver(event)
-        self._deliver(replace(events[-1], run_pass=True) if events else Tick(at=self._now_us))
+        first, last = self._take_ends() if self._ends and self._ends[0][0] <= self._now_us else ((), ())
+        left = len(first) + len(arriving) + len(last)
+        if not left:
+            self._deliver(Tick(at=self._now_us))
+        for index, attempt in first:
+            left -= 1
+            self._complete(index, attempt, run_pass=not left)
+        for timed in arriving:
+            left -= 1
+            self._deliver(JobSubmitted(at=self._now_us, run_pass=not (self._batch and left), job=timed.job))
+        for index, attempt in last:
+            self._complete(index, attempt, run_pass=True)
 
-    def _take_ends(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the attempts that end now: on their estimate, and early. Both in order of submission."""
-        exact: list[tuple[int, int]] = []
-        early: list[tuple[int, int]] = []
-        while self._ends and self._ends[0][0] <= self._now_us:
-            _, index, attempt = heappop(self._ends)
+    def _take_ends(self) -> tuple[Sequence[Run], Sequence[Run]]:
+        """Return what ends now, before and after what is submitted now; each in order of submission."""
+        first: list[Run] = []
+        last: list[Run] = []
+        ends = self._ends
+        while ends and ends[0][0] <= self._now_us:
+            _, index, attempt = heappop(ends)
             if attempt == self._attempt[index]:
-                timed = self._workload.jobs[index]
-                (exact if timed.job.estimate_us == timed.run_us else early).append((index, attempt))
-        return exact, early
+                timed = self._jobs[index]
+                (first if timed.job.estimate_us == timed.run_us else last).append((index, attempt))
+        return (first + last, []) if self._batch else (first, last)
 
-    def _completed(self, index: int, attempt: int, run_pass: bool) -> JobStateChanged:
+    def _complete(self, index: int, attempt: int, run_pass: bool) -> None:
         self._end[index] = self._now_us
-        return self._changed(self._workload.jobs[index].job.id, attempt, JobState.COMPLETED, run_pass)
-
-    def _changed(self, job: str, attempt: int, state: JobState, run_pass: bool = True) -> JobStateChanged:
-        return JobStateChanged(
-            at=self._now_us, run_pass=run_pass, job=job, attempt=attempt, old=JobState.RUNNING, new=state
+        self._deliver(
+            JobStateChanged(
+                at=self._now_us,
+                run_pass=run_pass,
+                job=self._jobs[index].job.id,
+                attempt=attempt,
+                old=RUNNING,
+                new=COMPLETED,
+            )
         )
 
     def _deliver(self, event: Event) -> None:
         """Give ``event`` to the core, carry out what it decides, and report what follows at once."""
-        self._handle(event)
-        while self._replies:
-            self._handle(self._replies.popleft())
-
-    def _handle(self, event: Event) -> None:
         decisions = self._core.handle(event)
         if self._observer is not None:
             self._observer(event, decisions)
@@ -152,23 +163,29 @@ class SimulationDriver:
                 index = self._order[decision.job]
                 self._attempt[index] = decision.attempt
                 self._first_start.setdefault(index, self._now_us)
-                heappush(self._ends, (self._now_us + self._workload.jobs[index].run_us, index, decision.attempt))
-            elif isinstance(decision, Preempt):
-                for victim in decision.victims:
-                    self._stop(victim.job, victim.attempt, JobState.INTERRUPTED)
-            elif isinstance(decision, Cancel) and decision.attempt:
-                self._stop(decision.job, decision.attempt, JobState.CANCELLED)
-            elif isinstance(decision, Reject | Expire | Cancel):
-                self._refused.append(decision.job)
+                heappush(self._ends, (self._now_us + self._jobs[index].run_us, index, decision.attempt))
+            elif not isinstance(decision, Pend):
+                self._carry_out(decision)
+        while self._replies:
+            self._deliver(self._replies.popleft())
+
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Preempt):
+            for victim in decision.victims:
+                self._stop(victim.job, victim.attempt, JobState.INTERRUPTED)
+        elif isinstance(decision, Cancel) and decision.attempt:
+            self._stop(decision.job, decision.attempt, JobState.CANCELLED)
+        elif isinstance(decision, Reject | Expire | Cancel):
+            self._refused.append(decision.job)
 
     def _stop(self, job: str, attempt: int, state: JobState) -> None:
         self._attempt[self._order[job]] = 0  # its end, already in the heap, must not be reported
-        self._replies.append(self._changed(job, attempt, state))
+        self._replies.append(JobStateChanged(at=self._now_us, job=job, attempt=attempt, old=RUNNING, new=state))
 
     def _schedule(self) -> Schedule:
         runs = []
         for index, end_us in sorted(self._end.items()):
-            timed = self._workload.jobs[index]
+            timed = self._jobs[index]
             start_us, spec = self._first_start[index], timed.job
             width = spec.effective_request.process_slots * spec.tasks
             runs.append(JobRun(spec.id, timed.submit_us, start_us, end_us, width, spec.priority, spec.workspace))

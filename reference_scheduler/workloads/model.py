@@ -23,7 +23,7 @@ class WorkloadError(ValueError):
     """A trace is malformed."""
 
 
-class TimedJob(msgspec.Struct, frozen=True):
+class TimedJob(msgspec.Struct, frozen=True, gc=False):
     """A job, when it is submitted, and how long it would run if nothing stopped it."""
 
     submit_us: int

@@ -36,15 +36,16 @@ def read_swf(path: Path, processors: int | None = None) -> Workload:
     header: dict[str, int] = {}
     jobs: list[TimedJob] = []
     skipped = 0
+    most = processors
     with open_trace(path) as stream:
         for number, line in enumerate(stream, 1):
-            if line.lstrip().startswith(";"):
-                _read_header(line, header)
-                continue
-            fields = line.split()[:_FIELDS]
+            fields = line.split()
             if not fields:
                 continue
-            most = processors or header.get("MaxProcs") or header.get("MaxNodes")
+            if fields[0].startswith(";"):
+                _read_header(line, header)
+                most = processors or header.get("MaxProcs") or header.get("MaxNodes")
+                continue
             try:
                 job = _read_row(fields, most)
             except ValueError as error:
@@ -53,8 +54,7 @@ def read_swf(path: Path, processors: int | None = None) -> Workload:
                 skipped += 1
             else:
                 jobs.append(job)
-    size = processors or header.get("MaxProcs") or header.get("MaxNodes")
-    return trace_workload(jobs, size or max((_width(job) for job in jobs), default=1), skipped)
+    return trace_workload(jobs, most or max((_width(job) for job in jobs), default=1), skipped)
 
 
 def _width(job: TimedJob) -> int:
@@ -69,7 +69,8 @@ def _read_header(line: str, header: dict[str, int]) -> None:
 
 
 def _read_row(fields: list[str], most: int | None) -> TimedJob | None:
-    fields += ["-1"] * (_FIELDS - len(fields))
+    if len(fields) < _FIELDS:
+        fields += ["-1"] * (_FIELDS - len(fields))
     run_us = seconds_us(fields[_RUN])
     allocated = int(fields[_ALLOCATED])
     width = allocated if allocated > 0 else int(fields[_REQUESTED])

@@ -576,6 +576,16 @@ def test_equals_and_higher_classes_are_never_displaced() -> None:
     assert not any(isinstance(decision, Preempt) for decision in decisions)
 
 
+def test_victims_have_to_be_enough_when_the_budget_is_below_what_is_in_use() -> None:
+    world = preempting(4)
+    for name in ("x", "y"):
+        world.submit(name, 2, priority=Priority.BACKGROUND, preemptible=True)
+    world.send(ResourcesChanged, worker="m", capacity=Resources(process_slots=2))
+    decisions = world.submit("u", 2, priority=Priority.URGENT)
+    displaced = next(decision for decision in decisions if isinstance(decision, Preempt))
+    assert [victim.job for victim in displaced.victims] == ["y", "x"]  # one would leave nothing free
+
+
 # Reasons.
 
 

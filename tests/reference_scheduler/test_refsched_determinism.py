@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+VERSIONS = ("3.11", "3.12", "3.13")
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "reference_scheduler" / "core"
 
@@ -64,12 +65,9 @@ def test_a_recorded_log_gives_the_same_hashes_under_any_seed_and_optimised(seed:
     assert all(same == "True" for _, same, _, _ in lines)
 
 
-def test_a_recorded_log_gives_the_same_hashes_under_every_version_of_python() -> None:
-    others = [path for path in candidates() if can_run(path, "msgspec")]
-    if not others:
-        pytest.skip("no other interpreter with the dependencies")
-    for interpreter in others:
-        assert replayed(interpreter, "7") == replayed(sys.executable, "0")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recorded_log_gives_the_same_hashes_under_every_version_of_python(version: str) -> None:
+    assert replayed(interpreter_of(version, "msgspec"), "7") == replayed(sys.executable, "0")
 
 
 @pytest.fixture(scope="module")
@@ -90,26 +88,22 @@ def test_invariants_and_hashes_are_the_same_when_optimised(expected: str) -> Non
     assert done.stderr.endswith("InvariantViolation: still on\n")
 
 
-def candidates() -> list[str]:
-    """Return the interpreters named in SPAWNGATE_PYTHONS or found on the path."""
+def interpreter_of(version: str, modules: str) -> str:
+    """Return a Python ``version`` that can import ``modules``: this one, or one named in SPAWNGATE_PYTHONS, or of PATH.
+
+    Skips the test if there is none.
+    """
     named = os.environ.get("SPAWNGATE_PYTHONS", "").split(os.pathsep)
-    found = [path for name in ("python3.11", "python3.12", "python3.13") if (path := shutil.which(name))]
-    return [path for path in dict.fromkeys([*named, *found]) if path]
+    for path in (sys.executable, *filter(None, named), shutil.which(f"python{version}")):
+        check = f"import sys, {modules}; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+        if path is not None and subprocess.run([path, "-c", check], capture_output=True, check=False).returncode == 0:
+            return path
+    pytest.skip(f"no Python {version} that has {modules}")
 
 
-def can_run(interpreter: str, modules: str) -> bool:
-    if shutil.which(interpreter) is None:
-        return False
-    check = [interpreter, "-c", f"import {modules}"]
-    return subprocess.run(check, capture_output=True, check=False).returncode == 0
-
-
-def test_every_version_of_python_gives_the_same_hashes(expected: str) -> None:
-    others = [path for path in candidates() if can_run(path, "hypothesis, msgspec")]
-    if not others:
-        pytest.skip("no other interpreter with the dependencies")
-    for interpreter in others:
-        assert chains(interpreter, "7") == expected
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_of_python_gives_the_same_hashes(version: str, expected: str) -> None:
+    assert chains(interpreter_of(version, "hypothesis, msgspec"), "7") == expected
 
 
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda path: str(path.relative_to(CORE)))

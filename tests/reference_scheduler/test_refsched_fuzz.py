@@ -13,11 +13,11 @@ from scheduler_world import PICKER_NAMES, S, World, simple
 
 from reference_scheduler.cli import main
 from reference_scheduler.core import events
-from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.amounts import Resources, Share
 from reference_scheduler.core.decisions import Decision, Dispatch
 from reference_scheduler.core.events import ConfigLoaded, Event, JobSubmitted, Tick, WorkerUpdated
 from reference_scheduler.core.ledger import Ledger
-from reference_scheduler.core.model import Allocation, JobSpec, ResourceRequest
+from reference_scheduler.core.model import JobSpec, ResourceRequest
 from reference_scheduler.fuzz.model import CheckError, Model
 from reference_scheduler.fuzz.monitor import Monitor
 from reference_scheduler.fuzz.run import rerun, run_seed, save, shrink
@@ -59,9 +59,9 @@ def test_histories_have_every_kind_of_event_restarts_and_clocks_that_step() -> N
 def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Ledger.release
 
-    def wrong(self: Ledger, job: str, allocation: Allocation, keys: Iterable[str]) -> None:
-        right(self, job, allocation, keys)
-        for worker, _ in allocation:
+    def wrong(self: Ledger, job: str, shares: tuple[Share, ...], keys: Iterable[str]) -> None:
+        right(self, job, shares, keys)
+        for worker, _ in shares:
             self.used[worker] += 1 if len(job) % 2 else 0
 
     monkeypatch.setattr(Ledger, "release", wrong)

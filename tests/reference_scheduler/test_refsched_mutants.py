@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "off-by-one reservation",
         "passes.py",
-        "return Reservation(max(end_us, self.now_us), free, job)",
-        "return Reservation(max(end_us, self.now_us) + 1, free, job)",
+        "return Reservation(job, max(end_us, self.now_us), free, shares)",
+        "return Reservation(job, max(end_us, self.now_us) + 1, free, shares)",
         "verify",
     ),
     Mutant(
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "double dispatch",
         "pickers/base.py",
-        "                del queue[index]\n",
+        "                index = self._take_out(index)\n",
         "                index += 1\n",
     ),
     Mutant(

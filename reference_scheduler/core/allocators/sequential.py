@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reference_scheduler.core.amounts import Amount, fits
+from reference_scheduler.core.amounts import GUARD, Amount
 
 
 class SequentialAllocator:
@@ -16,6 +16,6 @@ class SequentialAllocator:
         """See :class:`reference_scheduler.core.allocators.Allocator`."""
         total = need * tasks
         for worker, amount in free.items():
-            if fits(total, amount):
+            if ((amount | GUARD) - total) & GUARD == GUARD:  # fits, written out: this runs for each job tried
                 return ((worker, total),)
         return None

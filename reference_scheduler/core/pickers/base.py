@@ -64,14 +64,21 @@ class Picker(Protocol):
 class OrderedPicker:
     """Starts jobs in the order of a score that does not change while a job waits; no backfilling.
 
-    The first job that must wait holds up all others, except that jobs held by a limit are passed over.
+    The first job that must wait holds up all others, except that jobs held by a limit are passed over. While
+    nothing is given back and it stays the first, it is not tried again.
+
+    The queue is a sorted list whose first ``_gone`` entries have left it already: to shift a long list for each
+    job that starts would cost more than all else.
     """
 
     name: ClassVar[str]
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, Job]] = []
+        self._gone = 0
         self._fresh: list[Job] = []
+        self._blocked: Job | None = None
+        self._releases = -1
 
     def score(self, job: Job) -> int:
         """Return the key to sort by, lowest first; ties go by time of submission."""
@@ -82,12 +89,12 @@ class OrderedPicker:
 
     def add(self, job: Job) -> None:
         """See :class:`Picker`."""
-        insort(self._queue, (self.score(job), job.seq, job))
+        insort(self._queue, (self.score(job), job.seq, job), self._gone)
         self._fresh.append(job)
 
     def remove(self, job: Job) -> None:
         """See :class:`Picker`."""
-        del self._queue[self.place(job) - 1]
+        self._take_out(self._index(job))
 
     def ended(self, job: Job, attempt: Attempt, now_us: int) -> None:
         """See :class:`Picker`; nothing is kept about attempts."""
@@ -97,22 +104,25 @@ class OrderedPicker:
 
     def run(self, view: Pass) -> None:
         """See :class:`Picker`."""
-        self.start_heads(view)
+        if self._queue and not (self._first() is self._blocked and view.releases == self._releases):
+            self._blocked = self._first() if self.start_heads(view) == self._gone else None
+            self._releases = view.releases
         self.pend_newcomers(view)
 
     def pend_newcomers(self, view: Pass) -> None:
         """Tell the jobs that came since the last pass, and that this one did not look at, that they wait."""
-        fresh, self._fresh = self._fresh, []
-        view.pend_newcomers(fresh)
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            view.pend_newcomers(fresh)
 
     def start_heads(self, view: Pass) -> int | None:
         """Start jobs from the front; return the index of the first that must wait, ``None`` if none must."""
-        queue, index = self._queue, 0
-        while index < len(queue):
-            job = queue[index][2]
+        index = self._gone
+        while index < len(self._queue):
+            job = self._queue[index][2]
             reason = view.start(job)
             if reason is None:
-                del queue[index]
+                index = self._take_out(index)
                 continue
             if reason is PendReason.BATCH:
                 return None
@@ -128,9 +138,30 @@ class OrderedPicker:
 
     def place(self, job: Job) -> int:
         """See :class:`Picker`."""
-        index = bisect_left(self._queue, (self.score(job), job.seq))
+        return self._index(job) - self._gone + 1
+
+    def _first(self) -> Job:
+        return self._queue[self._gone][2]
+
+    def _waiting(self) -> list[Job]:
+        """Return the jobs of the queue in their order."""
+        return [job for _, _, job in self._queue[self._gone :]]
+
+    def _index(self, job: Job) -> int:
+        index = bisect_left(self._queue, (self.score(job), job.seq), self._gone)
         invariant(self._queue[index][2] is job, "a queued job is not in its place", job.spec.id)
-        return index + 1
+        return index
+
+    def _take_out(self, index: int) -> int:
+        """Take the entry at ``index`` out of the queue, and return the index of the one behind it."""
+        if index > self._gone:
+            del self._queue[index]
+            return index
+        self._gone += 1
+        if 2 * self._gone > len(self._queue):
+            del self._queue[: self._gone]
+            self._gone = 0
+        return self._gone
 
     def save(self) -> bytes:
         """See :class:`Picker`; the order follows from the jobs."""

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 
 import msgspec
 
-from reference_scheduler.core.amounts import Amount, fits, monus, pack
+from reference_scheduler.core.amounts import Amount, fits, monus
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import FOREVER_US, Attempt, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER, Pass
@@ -113,7 +113,7 @@ class ConservativePicker(OrderedPicker):
         if self._profile is None:
             return
         end_us, amount = self._held.pop(job.spec.id)
-        if amount != sum(pack(resources) for _, resources in attempt.allocation):
+        if amount != sum(given for _, given in attempt.shares):
             self.capacity_changed()
         elif end_us > now_us:
             self._profile.forget_before(now_us)
@@ -121,10 +121,11 @@ class ConservativePicker(OrderedPicker):
             self._compress(self._profile, now_us)
 
     def _compress(self, profile: Profile, now_us: int) -> None:
-        if any(job.reserved_us is not None and job.reserved_us < now_us for _, _, job in self._queue):
+        waiting = self._waiting()
+        if any(job.reserved_us is not None and job.reserved_us < now_us for job in waiting):
             self._profile = None  # no pass was made at that time, so what was planned cannot be held
             return
-        for _, _, job in self._queue:
+        for job in waiting:
             reserved_us = job.reserved_us
             if reserved_us is not None:
                 profile.give(job.total, reserved_us, _until(job, reserved_us))
@@ -149,8 +150,8 @@ class ConservativePicker(OrderedPicker):
             amount -= monus(amount, profile.free[0])
             self._held[job.spec.id] = (until, amount)
             profile.take(amount, view.now_us, until)
-        self._unplaced = [(seq, job) for _, seq, job in self._queue]
-        for _, _, job in self._queue:
+        self._unplaced = [(job.seq, job) for job in self._waiting()]
+        for _, job in self._unplaced:
             job.reserved_us = None
         return profile
 
@@ -183,7 +184,7 @@ class ConservativePicker(OrderedPicker):
 
         Return whether one is held instead: it then gave up its reservation, so others may be due now.
         """
-        index = 0
+        index = self._gone
         while index < len(self._queue):
             job = self._queue[index][2]
             if job.reserved_us is None or job.reserved_us > view.now_us:
@@ -193,7 +194,7 @@ class ConservativePicker(OrderedPicker):
             reason = view.start(job)
             if reason is None:
                 self._held[job.spec.id] = (_until(job, reserved_us), job.total)
-                del self._queue[index]
+                index = self._take_out(index)
                 if reserved_us < view.now_us:
                     self._profile = None  # it ends later than was planned
                 continue
@@ -215,7 +216,7 @@ class ConservativePicker(OrderedPicker):
 
     def next_due(self, now_us: int) -> int | None:
         """See :class:`Picker`; the first reserved time to come."""
-        times = (job.reserved_us for _, _, job in self._queue if job.reserved_us is not None)
+        times = (job.reserved_us for job in self._waiting() if job.reserved_us is not None)
         return min((time for time in times if now_us < time < FOREVER_US), default=None)
 
     def save(self) -> bytes:
@@ -249,5 +250,4 @@ def _until(job: Job, start_us: int) -> int:
 
 def _on(view: Pass, job: Job) -> Amount:
     """Return what ``job`` holds of workers that take work."""
-    allocation = job.attempt.allocation if job.attempt else ()
-    return sum(pack(resources) for worker, resources in allocation if worker in view.ledger.free)
+    return sum(amount for worker, amount in job.shares if worker in view.ledger.free)

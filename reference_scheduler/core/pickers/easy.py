@@ -5,8 +5,7 @@ Source: Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995); Mu'alem and Feit
 
 from __future__ import annotations
 
-from reference_scheduler.core.amounts import fits, fitting
-from reference_scheduler.core.invariants import invariant
+from reference_scheduler.core.amounts import GUARD, fits
 from reference_scheduler.core.model import Job
 from reference_scheduler.core.passes import Pass, Reservation
 from reference_scheduler.core.pickers.base import OrderedPicker
@@ -26,7 +25,6 @@ class EasyPicker(OrderedPicker):
         self._head: Job | None = None
         self._promised: Job | None = None
         self._reservation: Reservation | None = None
-        self._releases = -1
 
     def candidates(self, jobs: list[Job]) -> list[Job]:
         """Return ``jobs``, given in queue order, in the order in which they are tried."""
@@ -53,28 +51,27 @@ class EasyPicker(OrderedPicker):
         While nothing is given back, the shadow time stands and those that were refused stay refused, so only
         the jobs that came since the last pass are tried.
         """
-        if self._is_current(view):
-            jobs = self._fresh
-        else:
-            index = self.start_heads(view)
-            self._head = None if index is None else self._queue[index][2]
-            self._reservation = None if self._head is None else view.reserve(self._head)
-            self._releases = view.releases
-            jobs = [] if index is None else [entry[2] for entry in self._queue[index + 1 :]]
-        head, reservation = self._head, self._reservation
-        self._promise(head, reservation)
-        if head is not None and reservation is not None:
-            self._backfill(view, head, reservation, jobs)
-        if view.exhausted or (view.limited and view.started) or any(job.keys for job in view.started):
+        jobs = self._fresh if self._is_current(view) else self._begin_anew(view)
+        if jobs and self._reservation is not None:
+            self._backfill(view, self._reservation, jobs)
+        started = view.started
+        if started and (view.exhausted or view.limited or any(job.keys for job in started)):
             self._head = None  # some were not tried, or those that started may hold the head by a limit or key
         self.pend_newcomers(view)
 
-    def _promise(self, head: Job | None, reservation: Reservation | None) -> None:
+    def _begin_anew(self, view: Pass) -> list[Job]:
+        """Start heads, make the promise to the first that must wait, and return the jobs behind it."""
         if self._promised is not None:
             self._promised.reserved_us = None
-        self._promised = head
-        if head is not None:
-            head.reserved_us = None if reservation is None else reservation.at_us
+        index = self.start_heads(view) if self._queue else None
+        self._releases = view.releases
+        if index is None:
+            self._head = self._promised = self._reservation = None
+            return []
+        self._head = self._promised = head = self._queue[index][2]
+        self._reservation = view.reserve(head)
+        head.reserved_us = None if self._reservation is None else self._reservation.at_us
+        return [entry[2] for entry in self._queue[index + 1 :]]
 
     def _is_current(self, view: Pass) -> bool:
         reservation = self._reservation
@@ -85,23 +82,18 @@ class EasyPicker(OrderedPicker):
             and view.now_us < reservation.at_us
         )
 
-    def _backfill(self, view: Pass, head: Job, reservation: Reservation, jobs: list[Job]) -> None:
-        before = len(view.started)
+    def _backfill(self, view: Pass, reservation: Reservation, jobs: list[Job]) -> None:
         span_us = reservation.at_us - view.now_us
-        room, spare = view.room(), sum(reservation.extra.values())
-        for job in self.candidates(fitting(jobs, room)):
-            if not fits(job.total, room) or (job.estimate_us > span_us and not fits(job.total, spare)):
-                continue  # necessary conditions, cheaper than trying
-            if view.backfill(job, reservation) is None:
-                del self._queue[self.place(job) - 1]
-                room, spare = view.room(), sum(reservation.extra.values())
-        if len(view.started) > before:
-            again = view.reserve(head)
-            invariant(
-                again is not None and again.at_us <= reservation.at_us,
-                "a backfilled job delays the reservation",
-                head.spec.id,
-            )
+        room, spare = view.room() | GUARD, sum(reservation.extra.values()) | GUARD
+        hopeful = [  # necessary conditions, far cheaper than trying, for what may be a long queue
+            job
+            for job in jobs
+            if (room - job.total) & GUARD == GUARD
+            and (job.estimate_us <= span_us or (spare - job.total) & GUARD == GUARD)
+        ]
+        for job in self.candidates(hopeful):
+            if fits(job.total, view.room()) and view.backfill(job, reservation) is None:
+                self._take_out(self._index(job))
 
 
 class EasyShortestPicker(EasyPicker):

@@ -100,7 +100,7 @@ class WaitingPicker(OrderedPicker):
 
     def _sort(self, now_us: int) -> None:
         self._now_us = now_us
-        self._queue = sorted((self.score(job), job.seq, job) for _, _, job in self._queue)
+        self._queue, self._gone = sorted((self.score(job), job.seq, job) for job in self._waiting()), 0
 
 
 class Wfp3Picker(WaitingPicker):
