@@ -1,0 +1,77 @@
+"""The environment of a job, built from empty: what is allowed to pass, what the job asks for, and its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+INHERITED: tuple[str, ...] = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM")
+"""What passes from the scheduler's own environment, as patterns."""
+
+SECRET: tuple[str, ...] = (
+    *("*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*CREDENTIAL*", "*COOKIE*"),
+    *("*KEY", "*_KEY_*", "*_KEYS", "*_AUTH", "*_PAT", "*_DSN", "PGPASS*", "NETRC"),
+)
+"""What names a secret; such a variable never passes, whoever asks."""
+
+COMMAND: tuple[str, ...] = (
+    *("LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES"),
+    *("BASH_ENV", "ENV", "BASH_FUNC_*", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PS[0-9]", "IFS", "ZDOTDIR"),
+    *("PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONWARNINGS"),
+    *("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PERL5OPT", "PERL5DB", "RUBYOPT", "NODE_OPTIONS", "LUA_INIT*"),
+    *("*JAVA_TOOL_OPTIONS", "*_JAVA_OPTIONS", "MAKEFLAGS", "GNUMAKEFLAGS", "MFLAGS", "RUSTC*WRAPPER"),
+    *("GIT_*COMMAND", "GIT_SSH", "GIT_*ASKPASS", "GIT_*EDITOR", "GIT_*PAGER", "GIT_EXTERNAL_DIFF", "GIT_EXEC_PATH"),
+    *("GIT_CONFIG*", "GIT_TEMPLATE_DIR", "SSH_ASKPASS*", "SUDO_ASKPASS", "EDITOR", "VISUAL", "*PAGER", "BROWSER"),
+    *("LESSOPEN", "LESSCLOSE"),
+)
+"""What names a command, or code that other programs load; such a variable never passes either."""
+
+MARK = "SPAWNGATE_"
+"""How the variables begin that say whose a process is."""
+
+
+def refusal(name: str) -> str:
+    """Return why a variable called ``name`` is never given to a job, "" if it may be."""
+    upper = name.upper()
+    if not name or "=" in name or "\0" in name:
+        return "is no name of a variable"
+    if upper.startswith(MARK):
+        return "is set by the scheduler itself"
+    if any(fnmatchcase(upper, pattern) for pattern in SECRET):
+        return "looks like a secret; hand it over in a file that only the job may read"
+    if any(fnmatchcase(upper, pattern) for pattern in COMMAND):
+        return "makes other programs run code; say what to run in argv"
+    return ""
+
+
+def check_environment(extra: Mapping[str, str]) -> None:
+    """Check what a job asks for.
+
+    Raises:
+        ValueError: a variable is one that no job is given, or its value has a NUL character.
+    """
+    for name, value in extra.items():
+        if reason := refusal(name):
+            raise ValueError(f"env: {name} {reason}")
+        if "\0" in value:
+            raise ValueError(f"env: {name}: no process can be given a NUL character")
+
+
+def child_environment(
+    source: Mapping[str, str], extra: Mapping[str, str], marks: Mapping[str, str], inherited: Iterable[str] = INHERITED
+) -> dict[str, str]:
+    """Return the environment of a job: what matches ``inherited`` of ``source``, then ``extra``, then ``marks``.
+
+    The names of ``marks`` are given without :data:`MARK`.
+
+    Raises:
+        ValueError: see :func:`check_environment`.
+    """
+    check_environment(extra)
+    patterns = tuple(inherited)
+    passed = {
+        name: value
+        for name, value in source.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns) and not refusal(name)
+    }
+    return passed | dict(extra) | {MARK + name: value for name, value in marks.items()}

@@ -1,0 +1,107 @@
+"""The one process that a scheduler starts itself: parent of its supervisors, and what is left when they are gone.
+
+It costs one start of an interpreter per scheduler; supervisors are forks of it, small and quick to make. When the
+scheduler ends, in whatever way, the guardian ends everything below it and then itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+from reference_scheduler.processes import tree
+from reference_scheduler.processes.supervisor import CHUNK_BYTES, RESCAN_S, Supervisor, end_children, wake_on_child
+
+REQUEST = struct.Struct("!cI")
+SUPERVISE = b"+"
+SETTLE = b"?"
+
+
+class Guardian:
+    """Forks a supervisor for each socket that is handed to it; kills what a lost supervisor leaves."""
+
+    def __init__(self, control: socket.socket, scheduler_pid: int) -> None:
+        self._control = control
+        self._scheduler_pid = scheduler_pid
+        self._life, self._life_held = os.pipe()
+        self._supervisors: set[int] = set()
+        self._settling: list[int] = []
+        self._wake = wake_on_child()
+        self._poll = select.poll()
+        for fd in (control.fileno(), self._wake):
+            self._poll.register(fd, select.POLLIN)
+        if hasattr(os, "pidfd_open"):  # a fork of the scheduler may hold the socket open: look at the process itself
+            self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
+
+    def serve(self) -> None:
+        """Work until the scheduler is gone, then end everything."""
+        with contextlib.suppress(ConnectionError):
+            while os.getppid() == self._scheduler_pid and self._turn():
+                pass
+        os.close(self._life_held)
+        self._control.close()
+        end_children()
+
+    def _turn(self) -> bool:
+        """Do what there is to do, once; return whether the scheduler is still there."""
+        strays = self._end_strays()
+        for pid in [pid for pid in self._settling if not strays and pid not in self._supervisors]:
+            self._control.sendall(REQUEST.pack(SETTLE, pid))
+            self._settling.remove(pid)
+        ready = [fd for fd, _ in self._poll.poll(1000 * RESCAN_S if strays else None)]
+        if self._wake in ready:
+            os.read(self._wake, CHUNK_BYTES)
+        return self._control.fileno() not in ready or self._obey()
+
+    def _obey(self) -> bool:
+        data, fds, _, _ = socket.recv_fds(self._control, REQUEST.size, 1)
+        if not data:
+            return False
+        what, pid = REQUEST.unpack(data)
+        if what == SUPERVISE:
+            self._supervise(socket.socket(fileno=fds[0]))
+        else:
+            self._settling.append(pid)
+        return True
+
+    def _supervise(self, control: socket.socket) -> None:
+        pid = os.fork()
+        if pid == 0:
+            os.close(self._life_held)
+            self._control.close()
+            tree.adopt_orphans()
+            Supervisor(control, self._life).serve()
+            os._exit(0)
+        control.close()
+        self._supervisors.add(pid)
+
+    def _end_strays(self) -> bool:
+        """Reap, and kill what is a child without being a supervisor; return whether there was any."""
+        with contextlib.suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._supervisors.discard(pid)
+        below = tree.descendants(os.getpid())
+        strays = {process.pid for process in below if process.parent == os.getpid()} - self._supervisors
+        for process in below:
+            if process.parent in strays:
+                strays.add(process.pid)
+            if process.pid in strays:
+                with contextlib.suppress(PermissionError):
+                    tree.send_signal(process, signal.SIGKILL)
+        return bool(strays)
+
+
+def main() -> None:
+    """Run as ``guardian SOCKET SCHEDULER_PID``; the socket is an inherited descriptor."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    control, scheduler_pid = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    control.set_inheritable(False)
+    tree.adopt_orphans()
+    Guardian(control, scheduler_pid).serve()

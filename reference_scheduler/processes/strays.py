@@ -1,0 +1,56 @@
+"""Processes that outlived their scheduler, known by the marks in their environment and never by a recorded pid."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reference_scheduler.processes import tree
+from reference_scheduler.processes.environment import MARK
+
+RETRY_S = 0.02
+MAX_RETRY_S = 1.0
+
+Marks = Mapping[str, str]
+Refused = Callable[[int, str], None]
+
+
+def marks_of(pid: int) -> dict[str, str]:
+    """Return the marks in the environment of a process, without their prefix; none if it cannot be read."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (entry.partition(b"=") for entry in environment.split(b"\0") if entry.startswith(MARK.encode()))
+    return {name.decode(errors="surrogateescape")[len(MARK) :]: value.decode(errors="surrogateescape") for name, _, value in pairs}
+
+
+def find(is_stray: Callable[[Marks], bool]) -> list[tree.Process]:
+    """Return the processes that have marks for which ``is_stray`` holds, with all that descends from them."""
+    found: dict[int, tree.Process] = {}
+    for process in tree.processes():
+        if process.pid not in found and (marks := marks_of(process.pid)) and is_stray(marks):
+            found.update((one.pid, one) for one in (process, *tree.descendants(process.pid)))
+    return list(found.values())
+
+
+async def end(is_stray: Callable[[Marks], bool], on_refused: Refused | None = None) -> int:
+    """Kill what :func:`find` finds until nothing is left; return how many processes that were."""
+    ended: set[tree.Process] = set()
+    refused: set[tree.Process] = set()
+    pause_s = RETRY_S
+    while found := find(is_stray):
+        ended.update(found)
+        for process in found:
+            try:
+                tree.send_signal(process, signal.SIGKILL)
+            except PermissionError:
+                if process not in refused and on_refused:
+                    on_refused(process.pid, signal.SIGKILL.name)
+                refused.add(process)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, MAX_RETRY_S)
+    return len(ended)

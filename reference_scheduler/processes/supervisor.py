@@ -1,0 +1,309 @@
+"""One attempt at a time: start its process, drain its output, end its whole tree, tell how it ended.
+
+A supervisor adopts every orphan below it, so whatever an attempt starts stays its descendant: in another
+session, in another group, or after its parent has gone. An attempt has ended when the supervisor has no child
+left. Direct children need no pidfd: until it has reaped one, its pid names nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from reference_scheduler.processes import tree, wire
+from reference_scheduler.processes.output import Drain
+
+RESCAN_S = 0.02
+STUBBORN_RESCAN_S = 1.0
+CHUNK_BYTES = 1 << 16
+DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    TIMED_OUT = "timed_out"
+    STOPPED = "stopped"
+    OUTPUT_LIMIT = "output_limit"
+    SPAWN_FAILED = "spawn_failed"
+    SUPERVISOR_LOST = "supervisor_lost"
+
+
+class Order(NamedTuple):
+    """What the scheduler asks for; see :class:`reference_scheduler.processes.service.ProcessSpec`."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    timeout_us: int | None
+    grace_us: int
+    head_bytes: int
+    tail_bytes: int
+    max_output_bytes: int | None
+
+
+class Gone(Exception):
+    """The scheduler or the guardian is gone: nothing may go on."""
+
+
+class Supervisor:
+    """The loop of one supervisor process; ``life`` is at its end when the guardian is gone."""
+
+    def __init__(self, control: socket.socket, life: int) -> None:
+        self.control = control
+        self.life = life
+        self.wake = wake_on_child()
+        self._poll = select.poll()
+        for fd in (control.fileno(), life, self.wake):
+            self._poll.register(fd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Carry out orders until the scheduler closes the connection or is gone."""
+        with contextlib.suppress(Gone, ConnectionError):
+            self.tell("ready", os.getpid())
+            while True:
+                if self.control.fileno() in self.ready(None) and isinstance(order := self.message(), tuple):
+                    self.tell("ended", *Attempt(self, Order(*order)).run())
+        end_children()
+
+    def tell(self, *message: Any) -> None:
+        """Send ``message`` to the scheduler."""
+        self.control.sendall(wire.frame(message))
+
+    def message(self) -> Any:
+        """Return what the scheduler says: an order, or to stop within so many microseconds.
+
+        Raises:
+            Gone: it says nothing more.
+        """
+        message = wire.receive(self.control)
+        if message is None:
+            raise Gone
+        return message
+
+    def ready(self, wait_ms: int | None) -> list[int]:
+        """Wait, and return the descriptors that have something.
+
+        Raises:
+            Gone: the guardian is gone.
+        """
+        ready = [fd for fd, _ in self._poll.poll(wait_ms)]
+        if self.life in ready:
+            raise Gone
+        if self.wake in ready:
+            os.read(self.wake, CHUNK_BYTES)
+        return ready
+
+    def watch(self, fd: int) -> None:
+        """Wait for ``fd`` as well."""
+        os.set_blocking(fd, False)
+        self._poll.register(fd, select.POLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Wait for ``fd`` no longer, and close it."""
+        self._poll.unregister(fd)
+        os.close(fd)
+
+
+class Attempt:
+    """One order from start to end."""
+
+    def __init__(self, supervisor: Supervisor, order: Order) -> None:
+        self._supervisor = supervisor
+        self._order = order
+        self._drains: dict[int, Drain] = {}
+        self._outputs: list[Drain] = []
+        self._status: int | None = None
+        self._stopped: Ending | None = None
+        self._kill_at: float | None = None
+        self._refused: set[tree.Process] = set()
+        self._left_behind = 0
+        self._peak_rss_kb = 0
+
+    def run(self) -> tuple[Any, ...]:
+        """Return ending, exit code, signal, errno and its text, outputs, processes left behind, and peak memory."""
+        try:
+            self._pid = self._spawn()
+        except OSError as error:
+            return (Ending.SPAWN_FAILED.value, None, None, error.errno or 0, _explain(error), *[(b"", b"", 0)] * 2, 0, 0)
+        self._supervisor.tell("started", self._pid)
+        deadline = None if self._order.timeout_us is None else time.monotonic() + self._order.timeout_us / 1e6
+        while self._reap():
+            self._escalate(deadline)
+            self._take(self._supervisor.ready(self._patience_ms(deadline)))
+        for fd in list(self._drains):
+            self._read(fd, to_the_end=True)
+        for fd in list(self._drains):
+            self._close(fd)
+        return (*self._ending(), *[drain.kept() for drain in self._outputs], self._left_behind, self._peak_rss_kb)
+
+    def _spawn(self) -> int:
+        order, ends = self._order, []
+        try:
+            os.chdir(order.cwd)
+            for _ in range(2):
+                ends += os.pipe()
+            pid = spawn(order.argv, order.env, ends[1], ends[3])
+        except OSError:
+            for fd in ends:
+                os.close(fd)
+            raise
+        for read, write in (ends[:2], ends[2:]):
+            os.close(write)
+            self._supervisor.watch(read)
+            self._drains[read] = Drain(order.head_bytes, order.tail_bytes)
+            self._outputs.append(self._drains[read])
+        return pid
+
+    def _reap(self) -> bool:
+        """Collect the children that ended; return whether any is left."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss)
+                if pid == self._pid:
+                    self._status = status
+        return False
+
+    def _escalate(self, deadline: float | None) -> None:
+        now = time.monotonic()
+        if self._status is not None and self._stopped is None and self._kill_at is None:
+            self._left_behind = len(tree.descendants(os.getpid()))
+            self._kill_at = now
+        elif self._status is None and deadline is not None and now >= deadline:
+            self._stop(Ending.TIMED_OUT, self._order.grace_us)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._signal(signal.SIGKILL)
+            self._kill_at = now + (STUBBORN_RESCAN_S if self._refused else RESCAN_S)
+
+    def _stop(self, why: Ending, grace_us: int) -> None:
+        """Ask everything to end, and see to it after the grace; the first reason stays, the shortest grace holds."""
+        kill_at = time.monotonic() + grace_us / 1e6
+        if self._stopped is None and (self._status is None or why is Ending.OUTPUT_LIMIT):
+            self._stopped = why
+        if self._kill_at is None:
+            self._kill_at = kill_at
+            self._signal(signal.SIGTERM)
+        self._kill_at = min(self._kill_at, kill_at)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in tree.descendants(os.getpid()):
+            try:
+                tree.send_signal(process, number)
+            except PermissionError:
+                if process not in self._refused:
+                    self._refused.add(process)
+                    self._supervisor.tell("refused", process.pid, number.name)
+
+    def _patience_ms(self, deadline: float | None) -> int | None:
+        until = deadline if self._kill_at is None else self._kill_at
+        if until is None:
+            return None
+        return max(0, int(1000 * (until - time.monotonic())) + 1)
+
+    def _take(self, ready: list[int]) -> None:
+        for fd in ready:
+            if fd == self._supervisor.control.fileno():
+                self._stop(Ending.STOPPED, self._supervisor.message())
+            elif fd in self._drains:
+                self._read(fd)
+
+    def _read(self, fd: int, to_the_end: bool = False) -> None:
+        """Read what is there: once, for others wait too, or all of it, when nothing of the attempt lives."""
+        drain = self._drains[fd]
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(fd, CHUNK_BYTES):
+                drain.feed(data)
+                if not to_the_end:
+                    break
+            else:
+                self._close(fd)
+        if self._stopped is None and self._is_over_limit():
+            self._stop(Ending.OUTPUT_LIMIT, self._order.grace_us)
+
+    def _is_over_limit(self) -> bool:
+        limit = self._order.max_output_bytes
+        return limit is not None and sum(drain.total_bytes for drain in self._outputs) > limit
+
+    def _close(self, fd: int) -> None:
+        del self._drains[fd]
+        self._supervisor.forget(fd)
+
+    def _ending(self) -> tuple[str, int | None, int | None, int, str]:
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        ending = self._stopped or (Ending.SIGNALLED if code < 0 else Ending.EXITED)
+        return (ending.value, code if code >= 0 else None, -code if code < 0 else None, 0, "")
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
+    """Start ``argv`` in a session of its own with nothing but its three standard streams; return the pid.
+
+    A program without a slash is looked for in the PATH of ``env``, from the working directory of this process.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    refused = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, stdout, 1),
+        (os.POSIX_SPAWN_DUP2, stderr, 2),
+    ]
+    for program in _candidates(argv[0], env):
+        try:
+            return os.posix_spawn(
+                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=DEFAULT_SIGNALS
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error
+    raise refused
+
+
+def _candidates(program: str, env: Mapping[str, str]) -> Iterator[str]:
+    if "/" in program:
+        yield program
+    else:
+        for folder in env.get("PATH", os.defpath).split(os.pathsep):
+            yield os.path.join(folder, program)  # noqa: PTH118 - paths are what the system gives
+
+
+def _explain(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+
+
+def wake_on_child() -> int:
+    """Return a descriptor that can be read whenever a child has ended."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def end_children() -> None:
+    """Kill whatever descends from this process, and reap it."""
+    pause_s = RESCAN_S / 16
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for process in tree.descendants(os.getpid()):
+                with contextlib.suppress(PermissionError):
+                    tree.send_signal(process, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, STUBBORN_RESCAN_S)
