@@ -57,21 +57,21 @@ def check_environment(extra: Mapping[str, str]) -> None:
             raise ValueError(f"env: {name}: no process can be given a NUL character")
 
 
-def child_environment(
-    source: Mapping[str, str], extra: Mapping[str, str], marks: Mapping[str, str], inherited: Iterable[str] = INHERITED
-) -> dict[str, str]:
-    """Return the environment of a job: what matches ``inherited`` of ``source``, then ``extra``, then ``marks``.
+def inherited_environment(source: Mapping[str, str], patterns: Iterable[str] = INHERITED) -> dict[str, str]:
+    """Return what of ``source`` matches one of ``patterns`` and may be given to jobs."""
+    wanted = tuple(patterns)
+    return {
+        name: value
+        for name, value in source.items()
+        if any(fnmatchcase(name, pattern) for pattern in wanted) and not refusal(name)
+    }
 
-    The names of ``marks`` are given without :data:`MARK`.
+
+def child_environment(base: Mapping[str, str], extra: Mapping[str, str], marks: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a job: ``base``, over it ``extra``, over both ``marks``, named without :data:`MARK`.
 
     Raises:
         ValueError: see :func:`check_environment`.
     """
     check_environment(extra)
-    patterns = tuple(inherited)
-    passed = {
-        name: value
-        for name, value in source.items()
-        if any(fnmatchcase(name, pattern) for pattern in patterns) and not refusal(name)
-    }
-    return passed | dict(extra) | {MARK + name: value for name, value in marks.items()}
+    return {**base, **extra, **{MARK + name: value for name, value in marks.items()}}

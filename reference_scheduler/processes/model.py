@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from reference_scheduler.core.model import MAX_TIME_US, SECOND_US, Failure, check_bounds
-from reference_scheduler.processes.supervisor import Ending
+from reference_scheduler.processes.supervisor import Ending as Ending
 
 MAX_KEPT_BYTES = 1 << 26
 

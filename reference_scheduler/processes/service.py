@@ -17,10 +17,11 @@ from typing import Any, Self
 import reference_scheduler
 from reference_scheduler.core.model import Failure
 from reference_scheduler.processes import strays, wire
-from reference_scheduler.processes.environment import INHERITED, child_environment
+from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
 from reference_scheduler.processes.supervisor import Ending, Order
+from reference_scheduler.waiting import outlast
 
 MAX_IDLE = 16
 IMPORT_ROOT = str(Path(reference_scheduler.__file__).parent.parent)
@@ -44,15 +45,10 @@ class ServiceClosedError(RuntimeError):
 
 
 class RunningProcess:
-    """A process from start to end: ``result`` is settled when nothing of it lives any more.
-
-    ``pid`` is settled as soon as it runs, with ``None`` if it never did.
-    """
+    """A process from start to end: ``result`` is settled when nothing of it lives any more."""
 
     def __init__(self, marks: Mapping[str, str], on_refused: Refused | None) -> None:
-        loop = asyncio.get_running_loop()
-        self.pid: asyncio.Future[int | None] = loop.create_future()
-        self.result: asyncio.Future[ProcessResult] = loop.create_future()
+        self.result: asyncio.Future[ProcessResult] = asyncio.get_running_loop().create_future()
         self.marks = marks
         self._on_refused = on_refused
         self._supervisor: _Supervisor | None = None
@@ -62,6 +58,11 @@ class RunningProcess:
         if self._supervisor:
             self._supervisor.send(grace_us)
 
+    async def wait(self) -> ProcessResult:
+        """Wait for the result; if the caller is cancelled, the process is ended at once, and waited for, first."""
+        await outlast(self.result, lambda: self.stop(0))
+        return self.result.result()
+
     def begin(self, supervisor: _Supervisor, order: Order) -> None:
         """Have ``supervisor`` carry out ``order``."""
         self._supervisor = supervisor
@@ -70,18 +71,14 @@ class RunningProcess:
 
     def told(self, what: str, *message: Any) -> None:
         """Take in what the supervisor says."""
-        if what == "started":
-            self.pid.set_result(message[0])
-        elif what == "ended":
+        if what == "ended":
             self.end(_result(*message))
         elif self._on_refused:
             self._on_refused(*message)
 
     def end(self, result: ProcessResult) -> None:
-        """Settle what is awaited."""
+        """Settle the result."""
         self._supervisor = None
-        if not self.pid.done():
-            self.pid.set_result(None)
         if not self.result.done():
             self.result.set_result(result)
 
@@ -89,11 +86,11 @@ class RunningProcess:
 class ManagedProcessService:
     """Starts processes and is certain of their end; to be used on one event loop, and closed.
 
-    ``inherited`` are patterns of the variables that pass from the scheduler's environment into that of jobs.
+    ``inherited`` are patterns of the variables that pass from the environment, as it is now, into that of jobs.
     """
 
     def __init__(self, inherited: Iterable[str] = INHERITED) -> None:
-        self._inherited = tuple(inherited)
+        self._environment = inherited_environment(os.environ, inherited)
         self._guardian: _Guardian | None = None
         self._supervisors: set[_Supervisor] = set()
         self._idle: list[_Supervisor] = []
@@ -123,7 +120,7 @@ class ManagedProcessService:
         if self._closed:
             raise ServiceClosedError("the process service is closed")
         marks = marks or {}
-        env = child_environment(os.environ, spec.env, marks, self._inherited)
+        env = child_environment(self._environment, spec.env, marks)
         order = Order(
             *(spec.argv, env, spec.cwd, spec.timeout_us, spec.grace_us),
             *(spec.head_bytes, spec.tail_bytes, spec.max_output_bytes),
@@ -138,16 +135,8 @@ class ManagedProcessService:
         return running
 
     async def run(self, spec: ProcessSpec, marks: Mapping[str, str] | None = None) -> ProcessResult:
-        """Run a process to its end; if the caller is cancelled, it is stopped first. Raises as :meth:`start` does."""
-        running = await self.start(spec, marks)
-        try:
-            return await asyncio.shield(running.result)
-        except asyncio.CancelledError:
-            running.stop(spec.grace_us)
-            while not running.result.done():  # what was cancelled twice still has to be gone
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.shield(running.result)
-            raise
+        """Run a process to its end. Raises as :meth:`start` does."""
+        return await (await self.start(spec, marks)).wait()
 
     async def close(self) -> None:
         """End every process at once, and wait until nothing is left."""
@@ -248,7 +237,9 @@ class _Guardian:
 
     def __init__(self) -> None:
         if sys.platform == "win32" or not sys.executable:
-            raise UnsupportedPlatformError("processes can be contained on Linux, and on macOS in part; see docs/processes.md")
+            raise UnsupportedPlatformError(
+                "processes can be contained on Linux, and on macOS in part; see docs/processes.md"
+            )
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self._settling: dict[int, asyncio.Future[None]] = {}
@@ -256,7 +247,12 @@ class _Guardian:
         with theirs:
             argv = [sys.executable, "-ISB", "-c", BOOT, str(theirs.fileno()), str(os.getpid()), IMPORT_ROOT]
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/", env={}, start_new_session=True,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
                 pass_fds=[theirs.fileno()],
             )
         self._socket.setblocking(False)
@@ -299,8 +295,13 @@ def _result(
         return _spawn_failed(error, detail)
     stdout, stderr, left_behind, peak_rss_kb = rest
     return ProcessResult(
-        Ending(ending), exit_code, signal, stdout=Output.kept(*stdout), stderr=Output.kept(*stderr),
-        left_behind=left_behind, peak_rss_kb=peak_rss_kb,
+        Ending(ending),
+        exit_code,
+        signal,
+        stdout=Output.kept(*stdout),
+        stderr=Output.kept(*stderr),
+        left_behind=left_behind,
+        peak_rss_kb=peak_rss_kb,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +24,10 @@ def marks_of(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     pairs = (entry.partition(b"=") for entry in environment.split(b"\0") if entry.startswith(MARK.encode()))
-    return {name.decode(errors="surrogateescape")[len(MARK) :]: value.decode(errors="surrogateescape") for name, _, value in pairs}
+    return {
+        name.decode(errors="surrogateescape")[len(MARK) :]: value.decode(errors="surrogateescape")
+        for name, _, value in pairs
+    }
 
 
 def find(is_stray: Callable[[Marks], bool]) -> list[tree.Process]:
@@ -54,3 +56,11 @@ async def end(is_stray: Callable[[Marks], bool], on_refused: Refused | None = No
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, MAX_RETRY_S)
     return len(ended)
+
+
+async def end_strays(owner: str, generation: str, on_refused: Refused | None = None) -> int:
+    """End what other generations of ``owner`` have left, as a new one does before it starts anything.
+
+    Processes of other owners are let alone: several schedulers may share a machine. Returns how many were ended.
+    """
+    return await end(lambda marks: marks.get("OWNER") == owner and marks.get("GENERATION") != generation, on_refused)

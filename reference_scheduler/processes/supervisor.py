@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ class Ending(StrEnum):
 class Order(NamedTuple):
     """What the scheduler asks for; see :class:`reference_scheduler.processes.service.ProcessSpec`."""
 
-    argv: Sequence[str]
+    argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     timeout_us: int | None
@@ -52,7 +52,7 @@ class Order(NamedTuple):
     max_output_bytes: int | None
 
 
-class Gone(Exception):
+class PeerGoneError(Exception):
     """The scheduler or the guardian is gone: nothing may go on."""
 
 
@@ -69,7 +69,7 @@ class Supervisor:
 
     def serve(self) -> None:
         """Carry out orders until the scheduler closes the connection or is gone."""
-        with contextlib.suppress(Gone, ConnectionError):
+        with contextlib.suppress(PeerGoneError, ConnectionError):
             self.tell("ready", os.getpid())
             while True:
                 if self.control.fileno() in self.ready(None) and isinstance(order := self.message(), tuple):
@@ -84,22 +84,22 @@ class Supervisor:
         """Return what the scheduler says: an order, or to stop within so many microseconds.
 
         Raises:
-            Gone: it says nothing more.
+            PeerGoneError: it says nothing more.
         """
         message = wire.receive(self.control)
         if message is None:
-            raise Gone
+            raise PeerGoneError
         return message
 
     def ready(self, wait_ms: int | None) -> list[int]:
         """Wait, and return the descriptors that have something.
 
         Raises:
-            Gone: the guardian is gone.
+            PeerGoneError: the guardian is gone.
         """
         ready = [fd for fd, _ in self._poll.poll(wait_ms)]
         if self.life in ready:
-            raise Gone
+            raise PeerGoneError
         if self.wake in ready:
             os.read(self.wake, CHUNK_BYTES)
         return ready
@@ -135,8 +135,16 @@ class Attempt:
         try:
             self._pid = self._spawn()
         except OSError as error:
-            return (Ending.SPAWN_FAILED.value, None, None, error.errno or 0, _explain(error), *[(b"", b"", 0)] * 2, 0, 0)
-        self._supervisor.tell("started", self._pid)
+            return (
+                Ending.SPAWN_FAILED.value,
+                None,
+                None,
+                error.errno or 0,
+                _explain(error),
+                *[(b"", b"", 0)] * 2,
+                0,
+                0,
+            )
         deadline = None if self._order.timeout_us is None else time.monotonic() + self._order.timeout_us / 1e6
         while self._reap():
             self._escalate(deadline)
@@ -148,7 +156,8 @@ class Attempt:
         return (*self._ending(), *[drain.kept() for drain in self._outputs], self._left_behind, self._peak_rss_kb)
 
     def _spawn(self) -> int:
-        order, ends = self._order, []
+        order = self._order
+        ends: list[int] = []
         try:
             os.chdir(order.cwd)
             for _ in range(2):
@@ -247,7 +256,7 @@ class Attempt:
         return (ending.value, code if code >= 0 else None, -code if code < 0 else None, 0, "")
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
+def spawn(argv: tuple[str, ...], env: Mapping[str, str], stdout: int, stderr: int) -> int:
     """Start ``argv`` in a session of its own with nothing but its three standard streams; return the pid.
 
     A program without a slash is looked for in the PATH of ``env``, from the working directory of this process.
@@ -255,7 +264,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int)
     Raises:
         OSError: it cannot be started.
     """
-    refused = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    refused: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, stdout, 1),
