@@ -1,0 +1,361 @@
+"""Drives the core in real time: what comes in is handled, made durable, and only then acted upon.
+
+One coroutine does all of it, so the order of events is the order in the journal:
+
+    mailbox → core.handle → journal.commit (one thread, many events at once) → act → sleep until there is more
+
+If a commit fails nothing of it happened: the core is made anew from the journal, whoever can be told is told,
+and what must not be lost (the ends of attempts) is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from msgspec.structs import replace
+
+from reference_scheduler.clock import Clock, wall_us
+from reference_scheduler.core import SchedulerCore
+from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Preempt
+from reference_scheduler.core.events import Event, Tick
+from reference_scheduler.core.invariants import InvariantViolation, invariant
+from reference_scheduler.core.model import ResourceRequest
+from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
+from reference_scheduler.drivers.intents import Begun, Ended, Intent, WakeReason
+from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
+from reference_scheduler.executors.base import AttemptResult, StopReason
+from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal
+from reference_scheduler.journal.rows import attempts_interrupted, attempts_started, change_of, touched
+from reference_scheduler.journal.state import Plugins, core_of, without
+from reference_scheduler.observers import Observers
+from reference_scheduler.replay import Recorder
+from reference_scheduler.replay.records import CHAIN_BYTES, Entry, State
+
+MAX_BATCH = 1000
+"""So many intents are handled before the loop turns to others."""
+MIN_EVENTS_PER_STATE = 4096
+
+Step = tuple[Intent | None, tuple[Decision, ...]]
+
+
+class _Pending(msgspec.Struct):
+    """What the core has handled and is not yet durable."""
+
+    batch: Batch
+    steps: list[Step]
+
+
+class LiveDriver:
+    """Moves ``core`` through real time.
+
+    ``number`` is that of the core's latest event. Call it from the thread of its event loop only.
+    """
+
+    def __init__(
+        self,
+        core: SchedulerCore,
+        number: int,
+        clock: Clock,
+        generation: str,
+        journal: Journal,
+        attempts: Attempts,
+        observers: Observers,
+        plugins: Plugins,
+        keep_ended: int,
+        reconcile_interval_us: int,
+    ) -> None:
+        self.core = core
+        self.generation = generation
+        self.unavailable = ""
+        self.recorder: Recorder | None = None
+        self.wakes: Counter[WakeReason] = Counter()
+        self.keep_ended = keep_ended
+        self.reconcile_interval_us = reconcile_interval_us
+        self._number = number
+        self._clock = clock
+        self._journal = journal
+        self._attempts = attempts
+        self._observers = observers
+        self._plugins = plugins
+        self._loop = asyncio.get_running_loop()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._inbox: deque[Intent] = deque()
+        self._held: list[Intent] = []
+        self._retry_us = 0
+        self._core_is_ahead = False
+        self._since_state = 0
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    # From outside.
+
+    def now_us(self) -> int:
+        """The scheduler's time."""
+        return self._clock.now_us()
+
+    def post(self, intent: Intent) -> None:
+        """Have ``intent`` handled, after all that was posted before."""
+        self._inbox.append(intent)
+        self._wake(intent.wake)
+
+    def post_end(self, live: LiveAttempt, result: AttemptResult) -> None:
+        """Have the end of an attempt handled."""
+        self.post(Ended(live, result, self._attempts.gone))
+
+    def ended(self, job: str) -> asyncio.Future[None]:
+        """Return a future that is done when ``job``, which has not ended, has durably ended."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiters.setdefault(job, [])
+        waiting.append(future)
+        future.add_done_callback(lambda _: self._leave(job, future))
+        return future
+
+    def _leave(self, job: str, future: asyncio.Future[None]) -> None:
+        waiting = self._waiters.get(job, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiters[job]
+
+    async def start(self, events: Sequence[Event], generation: GenerationRow) -> None:
+        """Make durable the ``events`` that a start begins with, act on them, and go on by itself.
+
+        Raises:
+            JournalUnavailable: they could not be written.
+        """
+        pending = self._handle([(None, event) for event in events])
+        pending.batch.generation = generation
+        pending.batch.state = State(self._number, self.core.snapshot())
+        await self._write(pending.batch)
+        self._act(pending)
+        self._task = self._loop.create_task(self._run(), name="scheduler")
+        self._task.add_done_callback(self._broke_off)
+
+    async def stop(self) -> None:
+        """Handle what was posted, write the last state, and end. Whatever follows is lost."""
+        self._stopping = True
+        self._wake(WakeReason.MANUAL)
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            self._writer.shutdown()
+
+    # The loop.
+
+    async def _run(self) -> None:
+        while True:
+            pending = self._take()
+            if pending is not None:
+                await self._commit(pending)
+            elif self._stopping:
+                await self._write_last_state()
+                return
+            else:
+                await self._sleep()
+
+    def _take(self) -> _Pending | None:
+        """Let the core handle what has come in, or what is due."""
+        now_us = self._clock.now_us()
+        if self.unavailable and now_us < self._retry_us and not self._stopping:
+            return None
+        if self._core_is_ahead and not self._rebuild():
+            return None
+        self.unavailable = ""
+        intents, self._held = self._held, []
+        while self._inbox and len(intents) < MAX_BATCH:
+            intents.append(self._inbox.popleft())
+        chosen: list[tuple[Intent | None, Event]] = []
+        for intent in intents:
+            try:
+                event = intent.event(now_us)
+            except SchedulerError as error:
+                intent.refused(error)
+                continue
+            if event is not None:
+                chosen.append((intent, event))
+        due_us = self.core.next_due()
+        if not chosen and due_us is not None and due_us <= now_us:
+            chosen.append((None, Tick(at=now_us)))
+        return self._handle(chosen) if chosen else None
+
+    def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
+        """Let the core handle the ``chosen`` events, with one pass after the last."""
+        core, batch, steps = self.core, Batch(wall_us()), list[Step]()
+        names: dict[str, None] = {}
+        chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=True))
+        for intent, event in chosen:
+            cut_short = attempts_interrupted(core, event, batch.wall_us)
+            decisions = core.handle(event)
+            self._number += 1
+            batch.entries.append(Entry(self._number, core.chain[:CHAIN_BYTES], event, decisions))
+            batch.attempts += cut_short
+            batch.attempts += attempts_started(decisions, self.generation, batch.wall_us)
+            names.update(dict.fromkeys(touched(event, decisions)))
+            names.update((row.job, None) for row in cut_short)
+            if intent is not None:
+                intent.add_rows(batch, decisions)
+            steps.append((intent, decisions))
+            if self.recorder is not None:
+                self.recorder(event, decisions)
+        new = {row.job: index for index, row in enumerate(batch.jobs)}
+        for name in names:
+            change = change_of(core, name, batch.wall_us)
+            if change is not None and name in new:
+                row = batch.jobs[new[name]]
+                batch.jobs[new[name]] = replace(row, state=change.state, ended_us=change.ended_us)
+            elif change is not None:
+                batch.changes.append(change)
+        self._since_state += len(steps)
+        if self._since_state >= max(MIN_EVENTS_PER_STATE, core.size):
+            self._add_state(batch)
+        return _Pending(batch, steps)
+
+    def _add_state(self, batch: Batch) -> None:
+        """Have the whole state written with ``batch``, without most of what ended long ago."""
+        ended = self._journal.ended_before(self.keep_ended)
+        if len(ended) > self.keep_ended // 4:
+            self.core, batch.forget = without(self.core, ended, self._plugins)
+            if self.recorder is not None:
+                self.recorder.follow(self.core)
+        batch.state = State(self._number, self.core.snapshot())
+        self._since_state = 0
+
+    async def _commit(self, pending: _Pending) -> None:
+        try:
+            await self._write(pending.batch)
+        except JournalUnavailable as error:
+            self._undo(pending, error)
+        else:
+            self._act(pending)
+
+    async def _write(self, batch: Batch) -> None:
+        await self._loop.run_in_executor(self._writer, self._journal.commit, batch)
+
+    async def _write_last_state(self) -> None:
+        if self._core_is_ahead:
+            return  # the log is all there is
+        batch = Batch(wall_us(), state=State(self._number, self.core.snapshot()))
+        try:
+            await self._write(batch)
+        except JournalUnavailable:
+            return  # the next start reads the log instead, which has the same
+
+    # When nothing can be written.
+
+    def _undo(self, pending: _Pending, error: JournalUnavailable) -> None:
+        """Let nothing of ``pending`` have happened."""
+        if not self.unavailable:
+            self._observers.tell(wall_us(), "journal", detail=str(error))
+        self.unavailable = str(error)
+        self._retry_us = self._clock.now_us() + self.reconcile_interval_us
+        self._core_is_ahead = True
+        for intent, _ in pending.steps:
+            if intent is not None and intent.refused(error) and not self._stopping:
+                self._held.append(intent)
+
+    def _rebuild(self) -> bool:
+        """Make the core anew from what is durable; return whether that could be read."""
+        try:
+            saved = self._journal.load()
+        except JournalUnavailable as error:
+            self.unavailable = str(error)
+            self._retry_us = self._clock.now_us() + self.reconcile_interval_us
+            return False
+        self.core, self._number = core_of(saved, self._plugins), saved.number
+        self._core_is_ahead = False
+        if self.recorder is not None:
+            self.recorder.follow(self.core)
+        return True
+
+    # Acting on what is durable.
+
+    def _act(self, pending: _Pending) -> None:
+        for _, decisions in pending.steps:
+            for decision in decisions:
+                self._carry_out(decision)
+        for intent, decisions in pending.steps:
+            if intent is not None:
+                intent.durable(decisions)
+        batch = pending.batch
+        rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
+        for row in rows:
+            if row.ended_us is not None:
+                for future in self._waiters.pop(row.job, ()):
+                    if not future.done():
+                        future.set_result(None)
+            self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
+
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Dispatch):
+            live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
+            self._attempts.claim(live)
+            self.post(Begun(live, self._attempts.launch, self._attempts.gone))
+        elif isinstance(decision, Cancel):
+            self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
+        elif isinstance(decision, Preempt):
+            for victim in decision.victims:
+                self._attempts.stop(victim.job, victim.attempt, StopReason.PREEMPTED)
+
+    def _request(self, name: str) -> ResourceRequest:
+        job = self.core.job(name)
+        if job is None:
+            raise InvariantViolation(f"a job that was dispatched is gone: {name!r}")
+        return job.spec.effective_request
+
+    # Sleeping.
+
+    async def _sleep(self) -> None:
+        """Wait until something is posted, due, or to be looked at again; an idle scheduler is not woken."""
+        self._news.clear()
+        if self._inbox and not self.unavailable:
+            return
+        now_us = self._clock.now_us()
+        wakes = []
+        due_us = self.core.next_due()
+        if self.unavailable:
+            wakes.append((self._retry_us, WakeReason.RETRY_REQUESTED))
+        elif due_us is not None:
+            wakes.append((due_us, WakeReason.SCHEDULE_TICK))
+        if self._attempts.tokens():
+            wakes.append((now_us + self.reconcile_interval_us, WakeReason.RECONCILED))
+        timer = None
+        if wakes:
+            at_us, reason = min(wakes)
+            timer = self._loop.call_later(max(0, at_us - now_us) / 1e6, self._wake, reason)
+        try:
+            await self._news.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._reconcile()
+
+    def _wake(self, reason: WakeReason) -> None:
+        self.wakes[reason] += 1
+        self._news.set()
+
+    def _reconcile(self) -> None:
+        """Compare what runs with what the core holds to be running, and look after leases."""
+        self._attempts.expire_leases()
+        if self._core_is_ahead or self._inbox:
+            return
+        held = {(job.spec.id, job.attempts) for job in self.core.running()}
+        invariant(held == self._attempts.tokens(), "attempts and permits differ", held, self._attempts.tokens())
+
+    def _broke_off(self, task: asyncio.Task[None]) -> None:
+        """Tell all who wait that there is nothing to wait for: the loop has ended."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._attempts.stop_all()
+        for intent in (*self._held, *self._inbox):
+            intent.refused(SchedulerStopping(f"the scheduler broke off: {type(error).__name__}: {error}"))
+        for futures in list(self._waiters.values()):
+            for future in list(futures):
+                future.set_exception(SchedulerStopping(f"the scheduler broke off: {type(error).__name__}: {error}"))

@@ -1,0 +1,49 @@
+"""The events that a start begins with, and what they did to what an earlier start left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference_scheduler.core import SchedulerCore
+from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, WorkerUpdated
+from reference_scheduler.core.model import LOCAL, AttemptState, Config, Job
+from reference_scheduler.views import RecoveryReport
+
+
+def first_events(config: Config, generation: str, now_us: int) -> list[Event]:
+    """Return what the core is told at a start; a disabled scheduler starts nothing of what it finds."""
+    capacity = config.resources or Resources()
+    return [
+        ConfigLoaded(at=now_us, run_pass=False, config=config),
+        GenerationStarted(at=now_us, run_pass=False, generation=generation),
+        WorkerUpdated(at=now_us, run_pass=False, worker=LOCAL, capacity=capacity, accepting=config.enabled),
+    ]
+
+
+class Recovery:
+    """Remembers what was under way in ``core`` before its first events, to tell what became of it."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self._previous = core.generation
+        self._jobs = [job.spec.id for job in core.running()]
+        self._unstarted = sum(map(_is_unstarted, core.running()))
+
+    def report(self, core: SchedulerCore, strays: int, notes: Sequence[str]) -> RecoveryReport:
+        """Return what became of it in ``core``, after its first events."""
+        terminal = sum(1 for job in self._jobs if core.outcome(job) is not None)
+        interrupted = len(self._jobs)
+        return RecoveryReport(
+            core.generation,
+            self._previous,
+            interrupted,
+            self._unstarted,
+            interrupted - terminal,
+            terminal,
+            strays,
+            tuple(notes),
+        )
+
+
+def _is_unstarted(job: Job) -> bool:
+    return job.attempt is not None and job.attempt.state is AttemptState.ADMITTED
