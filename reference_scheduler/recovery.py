@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reference_scheduler.core import SchedulerCore
-from reference_scheduler.core.amounts import Resources
-from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, WorkerUpdated
-from reference_scheduler.core.model import LOCAL, AttemptState, Config, Job
+from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted
+from reference_scheduler.core.model import AttemptState, Config, Job
 from reference_scheduler.views import RecoveryReport
 
 
 def first_events(config: Config, generation: str, now_us: int) -> list[Event]:
-    """Return what the core is told at a start; a disabled scheduler starts nothing of what it finds."""
-    capacity = config.resources or Resources()
+    """Return what the core is told at a start."""
     return [
         ConfigLoaded(at=now_us, run_pass=False, config=config),
         GenerationStarted(at=now_us, run_pass=False, generation=generation),
-        WorkerUpdated(at=now_us, run_pass=False, worker=LOCAL, capacity=capacity, accepting=config.enabled),
     ]
 
 

@@ -11,10 +11,9 @@ from typing import Self
 
 from reference_scheduler.clock import Clock, wall_us
 from reference_scheduler.config import ConfigError, Settings, StopMode
-from reference_scheduler.core.amounts import Resources
-from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured, WorkerUpdated
+from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import LOCAL, JobState
+from reference_scheduler.core.model import JobState
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
@@ -68,7 +67,6 @@ class Scheduler:
             self._processes = ManagedProcessService()
             executors = default_registry(self._processes)
         self.executors = executors if isinstance(executors, ExecutorRegistry) else ExecutorRegistry(executors)
-        self._accepting = True
         self._record_path: Path | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -109,6 +107,7 @@ class Scheduler:
             self._attempts,
             self.observers,
             plugins,
+            not settings.core.enabled,
             settings.keep_ended,
             settings.reconcile_interval_us,
         )
@@ -117,7 +116,6 @@ class Scheduler:
         recovery = Recovery(core)
         row = GenerationRow(generation, wall_us(), clock.boot, clock.offset_us)
         await self._driver.start(first_events(settings.core, generation, clock.now_us()), row)
-        self._accepting = settings.core.enabled
         self.recovery = recovery.report(core, strays, journal.notes)
 
     def _ended(self, live: LiveAttempt, result: AttemptResult) -> None:
@@ -144,8 +142,7 @@ class Scheduler:
         """
         self.submission.closed = True
         if mode is StopMode.INTERRUPT:
-            self._accepting = False
-            self._driver.post(self._worker())
+            self._driver.set_paused(True)
             self._attempts.stop_all()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
@@ -263,7 +260,7 @@ class Scheduler:
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return what monitors want to know."""
-        return take_snapshot(self._driver, self._attempts, self.settings, self.executors.kinds, self._accepting)
+        return take_snapshot(self._driver, self._attempts, self.settings, self.executors.kinds)
 
     def observe(self, limit: int = 1024) -> Subscription:
         """Return a stream of what happens from now on; of a reader who is slow, at most ``limit`` notices are kept."""
@@ -309,20 +306,8 @@ class Scheduler:
     async def _set_paused(self, queue: str, paused: bool) -> None:
         if queue:
             await self._do(lambda at: QueueConfigured(at=at, run_pass=False, queue=queue, paused=paused))
-            return
-        self._accepting = not paused and self.settings.core.enabled
-        command = self._worker()
-        self._driver.post(command)
-        await command.done
-
-    def _worker(self) -> Command:
-        """Return the command that tells the core whether to start anything."""
-
-        def make(at_us: int) -> Event:
-            capacity = self.settings.core.resources or Resources()
-            return WorkerUpdated(at=at_us, run_pass=False, worker=LOCAL, capacity=capacity, accepting=self._accepting)
-
-        return Command(make)
+        else:
+            self._driver.set_paused(paused or not self.settings.core.enabled)
 
     async def reload(self, settings: Settings) -> None:
         """Go on with other settings; attempts that run keep what they hold.

@@ -18,7 +18,7 @@ _LABELS = ("priority", "kind", "workspace")
 
 
 def take_snapshot(
-    driver: LiveDriver, attempts: Attempts, settings: Settings, kinds: Iterable[str], accepting: bool
+    driver: LiveDriver, attempts: Attempts, settings: Settings, kinds: Iterable[str]
 ) -> SchedulerSnapshot:
     """Return the picture of this moment."""
     core, overflow = driver.core, Counter[str]()
@@ -31,7 +31,7 @@ def take_snapshot(
         core.generation,
         settings.rollout,
         settings.core.enabled,
-        accepting,
+        not driver.paused,
         driver.unavailable,
         Budget(settings.core.resources or Resources(), used(running)),
         _counted(waiting, "queued", overflow),

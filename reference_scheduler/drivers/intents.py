@@ -62,7 +62,7 @@ class Intent(Protocol):
 class Command:
     """An event that somebody waits for: cancel, pause, configure."""
 
-    def __init__(self, make: Callable[[int], Event], wake: WakeReason = WakeReason.MANUAL) -> None:
+    def __init__(self, make: Callable[[int], Event | None], wake: WakeReason = WakeReason.MANUAL) -> None:
         self.wake = wake
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._make = make

@@ -25,7 +25,7 @@ from reference_scheduler.core.events import Event, Tick
 from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
-from reference_scheduler.drivers.intents import Begun, Ended, Intent, WakeReason
+from reference_scheduler.drivers.intents import Begun, Command, Ended, Intent, WakeReason
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal
@@ -52,7 +52,8 @@ class _Pending(msgspec.Struct):
 class LiveDriver:
     """Moves ``core`` through real time.
 
-    ``number`` is that of the core's latest event. Call it from the thread of its event loop only.
+    ``number`` is that of the core's latest event. While ``paused`` it lets no passes follow, so nothing starts;
+    which events a pass follows is part of what is recorded. Call it from the thread of its event loop only.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class LiveDriver:
         attempts: Attempts,
         observers: Observers,
         plugins: Plugins,
+        paused: bool,
         keep_ended: int,
         reconcile_interval_us: int,
     ) -> None:
         self.core = core
         self.generation = generation
         self.unavailable = ""
+        self.paused = paused
         self.recorder: Recorder | None = None
         self.wakes: Counter[WakeReason] = Counter()
         self.keep_ended = keep_ended
@@ -86,6 +89,7 @@ class LiveDriver:
         self._inbox: deque[Intent] = deque()
         self._held: list[Intent] = []
         self._retry_us = 0
+        self._no_tick_before_us = 0
         self._core_is_ahead = False
         self._since_state = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
@@ -98,6 +102,12 @@ class LiveDriver:
     def now_us(self) -> int:
         """The scheduler's time."""
         return self._clock.now_us()
+
+    def set_paused(self, paused: bool) -> None:
+        """Start nothing more, or go on."""
+        self.paused = paused
+        self._no_tick_before_us = 0
+        self.post(Command(lambda at_us: None if paused else Tick(at=at_us)))
 
     def post(self, intent: Intent) -> None:
         """Have ``intent`` handled, after all that was posted before."""
@@ -181,15 +191,17 @@ class LiveDriver:
             if event is not None:
                 chosen.append((intent, event))
         due_us = self.core.next_due()
-        if not chosen and due_us is not None and due_us <= now_us:
+        if not chosen and due_us is not None and max(due_us, self._no_tick_before_us) <= now_us:
             chosen.append((None, Tick(at=now_us)))
+            if self.paused:  # what is due may stay so without a pass
+                self._no_tick_before_us = now_us + self.reconcile_interval_us
         return self._handle(chosen) if chosen else None
 
     def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
-        """Let the core handle the ``chosen`` events, with one pass after the last."""
+        """Let the core handle the ``chosen`` events, with one pass after the last unless nothing is to start."""
         core, batch, steps = self.core, Batch(wall_us()), list[Step]()
         names: dict[str, None] = {}
-        chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=True))
+        chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=not self.paused))
         for intent, event in chosen:
             cut_short = attempts_interrupted(core, event, batch.wall_us)
             decisions = core.handle(event)
@@ -322,7 +334,7 @@ class LiveDriver:
         if self.unavailable:
             wakes.append((self._retry_us, WakeReason.RETRY_REQUESTED))
         elif due_us is not None:
-            wakes.append((due_us, WakeReason.SCHEDULE_TICK))
+            wakes.append((max(due_us, self._no_tick_before_us), WakeReason.SCHEDULE_TICK))
         if self._attempts.tokens():
             wakes.append((now_us + self.reconcile_interval_us, WakeReason.RECONCILED))
         timer = None

@@ -305,8 +305,9 @@ def load(connection: sqlite3.Connection) -> Saved:
     found = read_state(connection, "DESC")
     state, mark, wall_us = found or (None, GENESIS, 0)
     entries: list[Entry] = []
-    for more, wall_us in read_log(connection, state.number if state else 0, mark):
+    for more, at_us in read_log(connection, state.number if state else 0, mark):
         entries += more
+        wall_us = at_us
     row = connection.execute(
         "SELECT generation, started_us, boot, offset_us FROM generations ORDER BY number DESC LIMIT 1"
     ).fetchone()
