@@ -15,11 +15,12 @@ import struct
 import sys
 
 from reference_scheduler.processes import tree
-from reference_scheduler.processes.supervisor import CHUNK_BYTES, RESCAN_S, Supervisor, end_children, wake_on_child
+from reference_scheduler.processes.supervisor import CHUNK_BYTES, Supervisor, end_children, wake_on_child
 
 REQUEST = struct.Struct("!cI")
 SUPERVISE = b"+"
 SETTLE = b"?"
+RESCAN_MS = 20
 
 
 class Guardian:
@@ -31,12 +32,13 @@ class Guardian:
         self._life, self._life_held = os.pipe()
         self._supervisors: set[int] = set()
         self._settling: list[int] = []
+        self._has_strays = False
         self._wake = wake_on_child()
         self._poll = select.poll()
         for fd in (control.fileno(), self._wake):
             self._poll.register(fd, select.POLLIN)
-        if hasattr(os, "pidfd_open"):  # a fork of the scheduler may hold the socket open: look at the process itself
-            self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
+        # A fork of the scheduler may hold its end of the socket open, so look at the process itself as well.
+        self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
 
     def serve(self) -> None:
         """Work until the scheduler is gone, then end everything."""
@@ -44,16 +46,16 @@ class Guardian:
             while os.getppid() == self._scheduler_pid and self._turn():
                 pass
         os.close(self._life_held)
-        self._control.close()
         end_children()
 
     def _turn(self) -> bool:
         """Do what there is to do, once; return whether the scheduler is still there."""
-        strays = self._end_strays()
-        for pid in [pid for pid in self._settling if not strays and pid not in self._supervisors]:
+        if self._reap() or self._has_strays:
+            self._has_strays = self._end_strays()
+        for pid in [pid for pid in self._settling if not self._has_strays and pid not in self._supervisors]:
             self._control.sendall(REQUEST.pack(SETTLE, pid))
             self._settling.remove(pid)
-        ready = [fd for fd, _ in self._poll.poll(1000 * RESCAN_S if strays else None)]
+        ready = [fd for fd, _ in self._poll.poll(RESCAN_MS if self._has_strays else None)]
         if self._wake in ready:
             os.read(self._wake, CHUNK_BYTES)
         return self._control.fileno() not in ready or self._obey()
@@ -64,6 +66,7 @@ class Guardian:
             return False
         what, pid = REQUEST.unpack(data)
         if what == SUPERVISE:
+            os.set_inheritable(fds[0], False)  # a descriptor that is received comes as one to be passed on
             self._supervise(socket.socket(fileno=fds[0]))
         else:
             self._settling.append(pid)
@@ -72,19 +75,29 @@ class Guardian:
     def _supervise(self, control: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
-            os.close(self._life_held)
-            self._control.close()
-            tree.adopt_orphans()
-            Supervisor(control, self._life).serve()
-            os._exit(0)
+            try:
+                os.close(self._life_held)
+                self._control.close()
+                tree.adopt_orphans()
+                Supervisor(control, self._life).serve()
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(0)
         control.close()
         self._supervisors.add(pid)
 
-    def _end_strays(self) -> bool:
-        """Reap, and kill what is a child without being a supervisor; return whether there was any."""
+    def _reap(self) -> bool:
+        """Collect the children that ended; return whether there was any."""
+        reaped = []
         with contextlib.suppress(ChildProcessError):
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
-                self._supervisors.discard(pid)
+                reaped.append(pid)
+        self._supervisors.difference_update(reaped)
+        return bool(reaped)
+
+    def _end_strays(self) -> bool:
+        """Kill what is a child without being a supervisor, left by one that ended; return whether there was any."""
         below = tree.descendants(os.getpid())
         strays = {process.pid for process in below if process.parent == os.getpid()} - self._supervisors
         for process in below:

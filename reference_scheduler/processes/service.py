@@ -20,7 +20,7 @@ from reference_scheduler.processes import strays, wire
 from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
-from reference_scheduler.processes.supervisor import Ending, Order
+from reference_scheduler.processes.supervisor import Ending, Order, Report
 from reference_scheduler.waiting import outlast
 
 MAX_IDLE = 16
@@ -72,7 +72,7 @@ class RunningProcess:
     def told(self, what: str, *message: Any) -> None:
         """Take in what the supervisor says."""
         if what == "ended":
-            self.end(_result(*message))
+            self.end(_result(Report(*message)))
         elif self._on_refused:
             self._on_refused(*message)
 
@@ -128,6 +128,9 @@ class ManagedProcessService:
         running = RunningProcess(marks, on_refused)
         try:
             supervisor = self._idle.pop() if self._idle else await self._supervise()
+            if self._closed:
+                supervisor.close()
+                raise ServiceClosedError("the process service is closed")
         except OSError as error:
             running.end(_spawn_failed(error.errno or 0, f"no supervisor: {error.strerror}"))
         else:
@@ -145,7 +148,7 @@ class ManagedProcessService:
         for supervisor in self._supervisors:
             if supervisor.running:
                 supervisor.running.stop(0)
-        await asyncio.gather(*ends)
+        await asyncio.gather(*ends, *self._lost)
         for supervisor in self._supervisors:
             supervisor.close()
         if self._guardian:
@@ -236,7 +239,7 @@ class _Guardian:
     """The scheduler's end of the guardian process; ``gone`` is settled when it has ended."""
 
     def __init__(self) -> None:
-        if sys.platform == "win32" or not sys.executable:
+        if sys.platform != "linux" or not sys.executable:
             raise UnsupportedPlatformError(
                 "processes can be contained on Linux, and on macOS in part; see docs/processes.md"
             )
@@ -251,7 +254,6 @@ class _Guardian:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
-                env={},
                 start_new_session=True,
                 pass_fds=[theirs.fileno()],
             )
@@ -288,20 +290,17 @@ class _Guardian:
         self.gone.set_result(None)
 
 
-def _result(
-    ending: str, exit_code: int | None, signal: int | None, error: int, detail: str, *rest: Any
-) -> ProcessResult:
-    if ending == Ending.SPAWN_FAILED:
-        return _spawn_failed(error, detail)
-    stdout, stderr, left_behind, peak_rss_kb = rest
+def _result(report: Report) -> ProcessResult:
+    if report.ending == Ending.SPAWN_FAILED:
+        return _spawn_failed(report.error, report.detail)
     return ProcessResult(
-        Ending(ending),
-        exit_code,
-        signal,
-        stdout=Output.kept(*stdout),
-        stderr=Output.kept(*stderr),
-        left_behind=left_behind,
-        peak_rss_kb=peak_rss_kb,
+        Ending(report.ending),
+        report.exit_code,
+        report.signal,
+        stdout=Output.kept(*report.stdout),
+        stderr=Output.kept(*report.stderr),
+        left_behind=report.left_behind,
+        peak_rss_kb=report.peak_rss_kb,
     )
 
 

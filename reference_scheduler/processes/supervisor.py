@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from reference_scheduler.processes import tree, wire
 from reference_scheduler.processes.output import Drain
 
-RESCAN_S = 0.02
-STUBBORN_RESCAN_S = 1.0
+PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
+"""Between two rounds of killing; each pause is twice as long as the one before."""
 CHUNK_BYTES = 1 << 16
-DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+PIPE_BYTES = 1 << 20
 
 
 class Ending(StrEnum):
@@ -52,6 +52,20 @@ class Order(NamedTuple):
     max_output_bytes: int | None
 
 
+class Report(NamedTuple):
+    """How an order ended, in plain values; an output is head, tail and total bytes."""
+
+    ending: str
+    exit_code: int | None = None
+    signal: int | None = None
+    error: int = 0
+    detail: str = ""
+    stdout: tuple[bytes, bytes, int] = (b"", b"", 0)
+    stderr: tuple[bytes, bytes, int] = (b"", b"", 0)
+    left_behind: int = 0
+    peak_rss_kb: int = 0
+
+
 class PeerGoneError(Exception):
     """The scheduler or the guardian is gone: nothing may go on."""
 
@@ -74,6 +88,7 @@ class Supervisor:
             while True:
                 if self.control.fileno() in self.ready(None) and isinstance(order := self.message(), tuple):
                     self.tell("ended", *Attempt(self, Order(*order)).run())
+                    os.chdir("/")
         end_children()
 
     def tell(self, *message: Any) -> None:
@@ -126,34 +141,26 @@ class Attempt:
         self._status: int | None = None
         self._stopped: Ending | None = None
         self._kill_at: float | None = None
+        self._pause_s = PAUSE_S
         self._refused: set[tree.Process] = set()
         self._left_behind = 0
         self._peak_rss_kb = 0
 
-    def run(self) -> tuple[Any, ...]:
-        """Return ending, exit code, signal, errno and its text, outputs, processes left behind, and peak memory."""
+    def run(self) -> Report:
+        """Carry it out, and return how it ended."""
         try:
             self._pid = self._spawn()
         except OSError as error:
-            return (
-                Ending.SPAWN_FAILED.value,
-                None,
-                None,
-                error.errno or 0,
-                _explain(error),
-                *[(b"", b"", 0)] * 2,
-                0,
-                0,
-            )
+            return Report(Ending.SPAWN_FAILED.value, error=error.errno or 0, detail=_explain(error))
         deadline = None if self._order.timeout_us is None else time.monotonic() + self._order.timeout_us / 1e6
         while self._reap():
             self._escalate(deadline)
             self._take(self._supervisor.ready(self._patience_ms(deadline)))
         for fd in list(self._drains):
-            self._read(fd, to_the_end=True)
-        for fd in list(self._drains):
+            self._read(fd, PIPE_BYTES)
+        for fd in list(self._drains):  # held open by a process that is none of the attempt's
             self._close(fd)
-        return (*self._ending(), *[drain.kept() for drain in self._outputs], self._left_behind, self._peak_rss_kb)
+        return self._report()
 
     def _spawn(self) -> int:
         order = self._order
@@ -195,7 +202,8 @@ class Attempt:
             self._stop(Ending.TIMED_OUT, self._order.grace_us)
         if self._kill_at is not None and now >= self._kill_at:
             self._signal(signal.SIGKILL)
-            self._kill_at = now + (STUBBORN_RESCAN_S if self._refused else RESCAN_S)
+            self._kill_at = now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
 
     def _stop(self, why: Ending, grace_us: int) -> None:
         """Ask everything to end, and see to it after the grace; the first reason stays, the shortest grace holds."""
@@ -229,16 +237,16 @@ class Attempt:
             elif fd in self._drains:
                 self._read(fd)
 
-    def _read(self, fd: int, to_the_end: bool = False) -> None:
-        """Read what is there: once, for others wait too, or all of it, when nothing of the attempt lives."""
+    def _read(self, fd: int, at_most_bytes: int = CHUNK_BYTES) -> None:
+        """Read what is there, but not for ever: who writes may be faster."""
         drain = self._drains[fd]
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(fd, CHUNK_BYTES):
+            for _ in range(0, at_most_bytes, CHUNK_BYTES):
+                data = os.read(fd, CHUNK_BYTES)
                 drain.feed(data)
-                if not to_the_end:
+                if not data:
+                    self._close(fd)
                     break
-            else:
-                self._close(fd)
         if self._stopped is None and self._is_over_limit():
             self._stop(Ending.OUTPUT_LIMIT, self._order.grace_us)
 
@@ -250,10 +258,17 @@ class Attempt:
         del self._drains[fd]
         self._supervisor.forget(fd)
 
-    def _ending(self) -> tuple[str, int | None, int | None, int, str]:
+    def _report(self) -> Report:
         code = os.waitstatus_to_exitcode(self._status or 0)
-        ending = self._stopped or (Ending.SIGNALLED if code < 0 else Ending.EXITED)
-        return (ending.value, code if code >= 0 else None, -code if code < 0 else None, 0, "")
+        return Report(
+            (self._stopped or (Ending.SIGNALLED if code < 0 else Ending.EXITED)).value,
+            code if code >= 0 else None,
+            -code if code < 0 else None,
+            stdout=self._outputs[0].kept(),
+            stderr=self._outputs[1].kept(),
+            left_behind=self._left_behind,
+            peak_rss_kb=self._peak_rss_kb,
+        )
 
 
 def spawn(argv: tuple[str, ...], env: Mapping[str, str], stdout: int, stderr: int) -> int:
@@ -270,10 +285,11 @@ def spawn(argv: tuple[str, ...], env: Mapping[str, str], stdout: int, stderr: in
         (os.POSIX_SPAWN_DUP2, stdout, 1),
         (os.POSIX_SPAWN_DUP2, stderr, 2),
     ]
+    defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     for program in _candidates(argv[0], env):
         try:
             return os.posix_spawn(
-                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=DEFAULT_SIGNALS
+                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=defaults
             )
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -306,7 +322,7 @@ def wake_on_child() -> int:
 
 def end_children() -> None:
     """Kill whatever descends from this process, and reap it."""
-    pause_s = RESCAN_S / 16
+    pause_s = PAUSE_S
     with contextlib.suppress(ChildProcessError):
         while True:
             for process in tree.descendants(os.getpid()):
@@ -315,4 +331,4 @@ def end_children() -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, STUBBORN_RESCAN_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)

@@ -145,7 +145,9 @@ def test_stdin_is_at_its_end_and_nothing_else_is_open(tmp_path: Path) -> None:
     with (tmp_path / "leak").open("w") as leak, socket.socket() as open_socket:
         os.set_inheritable(leak.fileno(), True)
         os.set_inheritable(open_socket.fileno(), True)
-        code = "import os, sys; print(sys.stdin.read() == '', [n for n in range(256) if os.path.exists(f'/dev/fd/{n}')])"
+        code = (
+            "import os, sys; print(sys.stdin.read() == '', [n for n in range(256) if os.path.exists(f'/dev/fd/{n}')])"
+        )
         assert run_one(ProcessSpec(argv=(sys.executable, "-c", code))).stdout.head == b"True [0, 1, 2]\n"
 
 
@@ -160,8 +162,9 @@ def test_it_leads_a_session_of_its_own_with_no_signal_blocked_or_ignored() -> No
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGUSR2])
         signal.signal(signal.SIGUSR1, before)
-    masks = dict(line.split(":\t") for line in shown.splitlines() if line.startswith(("SigBlk", "SigIgn")))
-    assert {name: int(mask, 16) for name, mask in masks.items()} == {"SigBlk": 0, "SigIgn": 0}
+    known = sum(1 << (number - 1) for number in signal.valid_signals())  # the C library keeps two to itself
+    masks = [int(line.split()[1], 16) & known for line in shown.splitlines() if line.startswith(("SigBlk", "SigIgn"))]
+    assert masks == [0, 0]
     assert leads.startswith("True\n")
 
 
@@ -214,9 +217,9 @@ def test_what_no_process_can_be_is_refused(change: dict[str, object], message: s
         (("no-such-program",), "/", Failure.VALIDATION, "no-such-program: No such file or directory"),
         (("/no/such/program",), "/", Failure.VALIDATION, "/no/such/program: No such file or directory"),
         (("/tmp",), "/", Failure.PERMISSION, "/tmp: Permission denied"),
-        (("/etc/hostname",), "/", Failure.PERMISSION, "/etc/hostname: Permission denied"),
+        ((__file__,), "/", Failure.PERMISSION, f"{__file__}: Permission denied"),
         (("/bin/true",), "/no/such/folder", Failure.VALIDATION, "/no/such/folder: No such file or directory"),
-        (("/bin/true",), "/etc/hostname", Failure.VALIDATION, "/etc/hostname: Not a directory"),
+        (("/bin/true",), __file__, Failure.VALIDATION, f"{__file__}: Not a directory"),
         (("/bin/true", "x" * (1 << 18)), "/", Failure.VALIDATION, "/bin/true: Argument list too long"),
     ],
 )
@@ -297,7 +300,9 @@ def test_ten_thousand_random_outputs_and_no_descriptor_more() -> None:
         async def worker(start: int) -> None:
             for n in range(start, jobs, abreast):
                 size = n % 97
-                spec = ProcessSpec(argv=("/usr/bin/head", "-c", str(size), "/dev/urandom"), head_bytes=16, tail_bytes=16)
+                spec = ProcessSpec(
+                    argv=("/usr/bin/head", "-c", str(size), "/dev/urandom"), head_bytes=16, tail_bytes=16
+                )
                 output = (await service.run(spec)).stdout
                 assert len(output.head) + output.omitted_bytes + len(output.tail) == size
                 assert output.omitted_bytes == max(0, size - 32)

@@ -1,0 +1,252 @@
+"""Nothing of an attempt outlives it, whatever tricks it plays and whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from process_world import named, new_token, run, wait_gone
+
+from reference_scheduler.processes import tree
+from reference_scheduler.processes.model import ProcessResult, ProcessSpec
+from reference_scheduler.processes.service import ManagedProcessService
+from reference_scheduler.processes.supervisor import Ending
+
+FAMILY = Path(__file__).with_name("family.py")
+FAMILY_SIZE = 14
+PR_CAPBSET_DROP = 24
+CAP_KILL = 5
+TRICKS = ("plain", "setsid", "group", "orphan", "scrubbed", "all")
+
+
+def family(token: str, trick: str, end: str, **options: object) -> ProcessSpec:
+    """Return a job with a family of ``FAMILY_SIZE`` besides itself."""
+    argv = (sys.executable, "-I", str(FAMILY), token, trick, "3", end)
+    return ProcessSpec(argv=argv, **options)  # type: ignore[arg-type]
+
+
+async def wait_up(token: str) -> list[int]:
+    """Wait until a whole family is there, and return its pids."""
+    while len(pids := [pid for pid in named(token) if is_sleeping(pid)]) < FAMILY_SIZE + 1:
+        await asyncio.sleep(0.005)
+    return pids
+
+
+def is_sleeping(pid: int) -> bool:
+    """Return whether a process is a member of a family that has become what it wants to be."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes() == b"sleep\n"
+    except OSError:
+        return False
+
+
+# The attempt ends.
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_nothing_is_left_when_the_first_process_exits(trick: str) -> None:
+    token = new_token()
+
+    async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int]]:
+        return await service.run(family(token, trick, "exit")), named(token)
+
+    result, alive = run(body)
+    assert (result.exit_code, result.stdout.head) == (0, b"ready %d\n" % FAMILY_SIZE)
+    assert result.left_behind == FAMILY_SIZE
+    assert alive == []
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_nothing_is_left_when_it_is_stopped(trick: str) -> None:
+    token = new_token()
+
+    async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int]]:
+        running = await service.start(family(token, trick, "stay"))
+        await wait_up(token)
+        running.stop(600_000_000)
+        return await running.wait(), named(token)
+
+    result, alive = run(body)
+    assert (result.ending, result.signal, alive) == (Ending.STOPPED, signal.SIGTERM, [])
+
+
+def test_one_attempt_ends_without_the_others() -> None:
+    first, second = new_token(), new_token()
+
+    async def body(service: ManagedProcessService) -> tuple[list[int], list[int]]:
+        running = [await service.start(family(token, "all", "stay")) for token in (first, second)]
+        await wait_up(first)
+        others = await wait_up(second)
+        running[0].stop(0)
+        await running[0].wait()
+        return others, named(second)
+
+    others, alive = run(body)
+    assert alive == others
+
+
+# Someone is killed.
+
+
+def kin(service_pid: int) -> tuple[int, list[int]]:
+    """Return the pids of the guardian of a scheduler, and of its supervisors."""
+    (guardian,) = [process.pid for process in tree.descendants(service_pid) if process.parent == service_pid]
+    return guardian, [process.pid for process in tree.descendants(guardian) if process.parent == guardian]
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+@pytest.mark.parametrize("victim", ["guardian", "supervisor", "both"])
+def test_a_lost_helper_loses_no_process(trick: str, victim: str) -> None:
+    if victim == "both" and trick in ("scrubbed", "all"):
+        pytest.skip("without marks, and with both helpers gone, only a control group could tell")
+    token = new_token()
+
+    async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int], ProcessResult]:
+        running = await service.start(family(token, trick, "stay"), {"JOB": token})
+        await wait_up(token)
+        guardian, supervisors = kin(os.getpid())
+        for pid in {"guardian": [guardian], "supervisor": supervisors, "both": [guardian, *supervisors]}[victim]:
+            os.kill(pid, signal.SIGKILL)
+        lost = await running.wait()
+        return lost, named(token), await service.run(ProcessSpec(argv=("/bin/true",)))
+
+    lost, alive, after = run(body)
+    assert (lost.ending, alive) == (Ending.SUPERVISOR_LOST, [])
+    assert after.exit_code == 0
+
+
+@contextmanager
+def scheduler(*bodies: Callable[[], None]) -> Iterator[list[int]]:
+    """Run each body in a fork of this process, kill them at the end, and see that nothing of them stays.
+
+    Whatever loses its parent meanwhile becomes a child of this process, so nothing can hide.
+    """
+    libc = ctypes.CDLL(None)
+    libc.prctl(tree.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    pids = [fork(body) for body in bodies]
+    try:
+        yield pids
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        while left := tree.descendants(os.getpid()):
+            wait_gone([process.pid for process in left])
+        while pids:
+            pids = [pid for pid in pids if pid != os.waitpid(-1, 0)[0]]
+        while reap():
+            pass
+        libc.prctl(tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def fork(body: Callable[[], None]) -> int:
+    """Return the pid of a fork that runs ``body``."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def reap() -> bool:
+    """Collect a child that has ended; return whether there was one."""
+    try:
+        return bool(os.waitpid(-1, 0))
+    except ChildProcessError:
+        return False
+
+
+def serve(*specs: ProcessSpec) -> None:
+    """Be a scheduler that runs ``specs`` at the same time, over and over."""
+
+    async def body() -> None:
+        async with ManagedProcessService() as service:
+            while True:
+                await asyncio.gather(*map(service.run, specs))
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_nothing_outlives_a_scheduler_that_is_killed(trick: str) -> None:
+    token = new_token()
+    with scheduler(lambda: serve(family(token, trick, "stay"))) as (pid,):
+        pids = asyncio.run(wait_up(token))
+        assert set(pids) <= {process.pid for process in tree.descendants(pid)}
+    assert named(token) == []
+
+
+def test_a_fork_of_the_scheduler_does_not_keep_its_processes_alive() -> None:
+    token = new_token()
+    forks: list[int] = []
+
+    def body() -> None:
+        async def main() -> None:
+            async with ManagedProcessService() as service:
+                running = await service.start(ProcessSpec(argv=("/bin/sh", "-c", "sleep 600; exit", token)))
+                if os.fork() == 0:  # holds every descriptor of the scheduler
+                    signal.pause()
+                await running.wait()
+
+        asyncio.run(main())
+
+    with scheduler(body) as (pid,):
+        while len(below := tree.descendants(pid)) < 5:  # a fork, the guardian, a supervisor, the shell and sleep
+            select.select([], [], [], 0.005)
+        forks = [process.pid for process in below if process.parent == pid and len(tree.descendants(process.pid)) == 0]
+        os.kill(pid, signal.SIGKILL)
+        wait_gone([process.pid for process in below if process.pid not in forks])
+        os.kill(forks[0], signal.SIGKILL)
+
+
+def test_a_signal_at_any_moment_leaves_no_orphan() -> None:
+    """SIGTERM 0 to 50 ms after a scheduler began to start processes, 200 times, four at a time."""
+    specs = [ProcessSpec(argv=("/bin/sh", "-c", "sleep 0.001 & setsid sleep 600 & exit 0"))] * 2
+    for attempt in range(50):
+        with scheduler(*[lambda: serve(*specs)] * 4) as pids:
+            for step, pid in enumerate(pids):
+                select.select([], [], [], 0.05 / 200 if step else attempt * 0.05 / 50)
+                os.kill(pid, signal.SIGTERM)
+            for pid in pids:
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+# A kill that fails.
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")
+def test_a_kill_that_is_refused_is_told_and_the_attempt_goes_on() -> None:
+    token = new_token()
+    code = "import os, time; os.setuid(65534); print('up', flush=True); time.sleep(600)"
+    read, write = os.pipe()
+
+    def body() -> None:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_KILL, 0, 0, 0)
+
+        async def main() -> None:
+            async with ManagedProcessService() as service:
+                spec = ProcessSpec(argv=(sys.executable, "-c", code, token), max_output_bytes=1)
+                running = await service.start(spec, {}, lambda pid, name: say(f"refused {pid} {name}"))
+                result = await running.wait()
+                say(f"{result.ending} {result.signal}")
+
+        def say(text: str) -> None:
+            os.write(write, f"{text}\n".encode())
+
+        asyncio.run(main())
+
+    with scheduler(body), os.fdopen(read) as lines:
+        os.close(write)
+        word, pid, name = next(lines).split()
+        assert (word, name, [int(pid)]) == ("refused", "SIGTERM", named(token))
+        os.kill(int(pid), signal.SIGINT)
+        assert next(lines).split() == ["output_limit", str(int(signal.SIGINT))]
