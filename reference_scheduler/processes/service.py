@@ -117,8 +117,7 @@ class ManagedProcessService:
             UnsupportedPlatformError: this system offers no way to contain processes.
             ValueError: ``spec.env`` has a variable that no job is given.
         """
-        if self._closed:
-            raise ServiceClosedError("the process service is closed")
+        self._check_open()
         marks = marks or {}
         env = child_environment(self._environment, spec.env, marks)
         order = Order(
@@ -128,9 +127,6 @@ class ManagedProcessService:
         running = RunningProcess(marks, on_refused)
         try:
             supervisor = self._idle.pop() if self._idle else await self._supervise()
-            if self._closed:
-                supervisor.close()
-                raise ServiceClosedError("the process service is closed")
         except OSError as error:
             running.end(_spawn_failed(error.errno or 0, f"no supervisor: {error.strerror}"))
         else:
@@ -166,8 +162,15 @@ class ManagedProcessService:
         except BaseException:
             ours.close()
             raise
+        if self._closed:
+            supervisor.close()
+            self._check_open()
         self._supervisors.add(supervisor)
         return supervisor
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServiceClosedError("the process service is closed")
 
     def free(self, supervisor: _Supervisor) -> None:
         """Take back a supervisor whose process has ended."""

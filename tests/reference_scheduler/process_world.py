@@ -69,4 +69,4 @@ def wait_gone(pids: list[int]) -> None:
 
 def open_fds(pid: int | str = "self") -> int:
     """Return how many descriptors a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

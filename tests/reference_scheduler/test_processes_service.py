@@ -174,7 +174,7 @@ def test_arguments_and_directory_arrive_byte_for_byte(tmp_path: Path) -> None:
     folder.mkdir()
     result = run_one(ProcessSpec(argv=("/bin/sh", "-c", 'printf "%s|%s" "$1" "$PWD"', "sh", odd), cwd=str(folder)))
     assert result.stdout.head == os.fsencode(f"{odd}|{folder}")
-    assert os.listdir(folder) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_a_program_is_looked_for_in_the_path_it_is_given(tmp_path: Path) -> None:
