@@ -6,7 +6,10 @@ import click
 
 from reference_scheduler.commands.dump import dump
 from reference_scheduler.commands.fuzz import fuzz
+from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, submit, wait
+from reference_scheduler.commands.journal import journal
 from reference_scheduler.commands.plot import plot
+from reference_scheduler.commands.serve import serve
 from reference_scheduler.commands.simulate import simulate
 from reference_scheduler.commands.verify import verify
 
@@ -20,5 +23,5 @@ def main() -> None:
     """
 
 
-for command in (dump, fuzz, plot, simulate, verify):
+for command in (attempts, cancel, dump, fuzz, get, journal, list_jobs, plot, serve, simulate, submit, verify, wait):
     main.add_command(command)

@@ -50,6 +50,14 @@ class StopMode(StrEnum):
     INTERRUPT = "interrupt"
 
 
+class ServiceSettings(msgspec.Struct, frozen=True):
+    """Who besides the owner may ask a service for something: names or numbers of users, by role."""
+
+    admins: tuple[str, ...] = ()
+    submitters: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All that a deployment chooses. ``core`` is what decisions depend on.
 
@@ -65,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     on_stop: StopMode = StopMode.DRAIN
     keep_ended: int = 10_000
     profiles: Mapping[str, Profile] = msgspec.field(default_factory=DEFAULT_PROFILES.copy)
+    service: ServiceSettings = ServiceSettings()
 
     def executes(self, kind: str) -> bool:
         """Return whether jobs of ``kind`` are run here; otherwise their callers run them."""
@@ -110,6 +119,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
         on_stop=table.choice("on_stop", StopMode, StopMode.DRAIN),
         keep_ended=table.number("keep_ended", 10_000, 1, _MAX_COUNT),
         profiles={**DEFAULT_PROFILES, **_profiles(table.table("kinds"))},
+        service=_service(table.table("service")),
     )
     table.finish()
     if settings.active_kinds and settings.rollout is not Rollout.ACTIVE:
@@ -160,6 +170,12 @@ def _limits(table: _Table) -> list[Limit]:
             limits.append(Limit(scope, most))
     table.finish()
     return limits
+
+
+def _service(table: _Table) -> ServiceSettings:
+    service = ServiceSettings(table.names("admins"), table.names("submitters"), table.names("readers"))
+    table.finish()
+    return service
 
 
 def _profiles(table: _Table) -> dict[str, Profile]:

@@ -72,7 +72,7 @@ class SqliteJournal:
         try:
             self.notes = inspect_wal(path)
             self._writer = connect(path)
-            with _mapped_errors(path):
+            with mapped_errors(path):
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")
                 self._writer.execute("PRAGMA foreign_keys = ON")
@@ -89,7 +89,7 @@ class SqliteJournal:
         """See :meth:`Journal.commit`."""
         writer = self._writer
         try:
-            with _mapped_errors(self._path):
+            with mapped_errors(self._path):
                 writer.execute("BEGIN IMMEDIATE")
                 mark, number = self._write(writer, batch)
                 writer.execute("COMMIT")
@@ -148,7 +148,7 @@ class SqliteJournal:
 
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""
-        with _mapped_errors(self._path):
+        with mapped_errors(self._path):
             return load(self._reader)
 
     def job(self, job: str) -> JobRow | None:
@@ -190,7 +190,7 @@ class SqliteJournal:
         return [str(row[0]) for row in self._rows(query, (keep,))]
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
-        with _mapped_errors(self._path):
+        with mapped_errors(self._path):
             return self._reader.execute(query, values).fetchall()
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
         JournalUnavailable: it cannot be opened.
     """
     mode = "ro" if read_only else "rwc"
-    with _mapped_errors(path):
+    with mapped_errors(path):
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,
@@ -218,7 +218,7 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
 
 
 @contextmanager
-def _mapped_errors(path: Path) -> Iterator[None]:
+def mapped_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite raises into what a journal may raise."""
     try:
         yield
@@ -250,19 +250,16 @@ def last_mark(connection: sqlite3.Connection) -> tuple[bytes, int]:
     return row or (GENESIS, 0)
 
 
-def read_state(connection: sqlite3.Connection, order: str) -> tuple[State, bytes, int] | None:
-    """Return the newest (``DESC``) or oldest (``ASC``) state, the mark of the log there, and when it was written.
+def read_states(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[tuple[State, bytes, int]]:
+    """Yield the states, each with the mark of the log there and when it was written; ``DESC``: newest first.
 
     Raises:
-        JournalDamaged: it fails its check.
+        JournalDamaged: one fails its check.
     """
-    row = connection.execute(f"SELECT * FROM states ORDER BY number {order} LIMIT 1").fetchone()
-    if row is None:
-        return None
-    number, wall_us, body, mark, digest = row
-    if next_mark(mark, number, 0, wall_us, body) != digest:
-        raise JournalDamaged(f"the state after event {number} fails its check")
-    return decoded(connection, _decode_state, body), mark, wall_us
+    for number, wall_us, body, mark, digest in connection.execute(f"SELECT * FROM states ORDER BY number {order}"):
+        if next_mark(mark, number, 0, wall_us, body) != digest:
+            raise JournalDamaged(f"the state after event {number} fails its check")
+        yield decoded(connection, _decode_state, body), mark, wall_us
 
 
 def read_log(connection: sqlite3.Connection, number: int, mark: bytes) -> Iterator[tuple[list[Entry], int]]:
@@ -302,8 +299,7 @@ def decoded(connection: sqlite3.Connection, decode: Any, body: bytes) -> Any:
 
 def load(connection: sqlite3.Connection) -> Saved:
     """Return what a scheduler goes on from; see :meth:`Journal.load`."""
-    found = read_state(connection, "DESC")
-    state, mark, wall_us = found or (None, GENESIS, 0)
+    state, mark, wall_us = next(read_states(connection, "DESC"), (None, GENESIS, 0))
     entries: list[Entry] = []
     for more, at_us in read_log(connection, state.number if state else 0, mark):
         entries += more
