@@ -40,6 +40,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
                 raise ValueError(f"{name}: no process can be given a NUL character")
         check_bounds("timeout_us", self.timeout_us or 0, 0, MAX_TIME_US)
         check_bounds("grace_us", self.grace_us, 0, MAX_TIME_US)
+        check_bounds("max_output_bytes", self.max_output_bytes or 0, 0, MAX_TIME_US)
         check_bounds("head_bytes", self.head_bytes, 0, MAX_KEPT_BYTES)
         check_bounds("tail_bytes", self.tail_bytes, 0, MAX_KEPT_BYTES)
 

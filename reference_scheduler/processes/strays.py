@@ -41,18 +41,18 @@ def find(is_stray: Callable[[Marks], bool]) -> list[tree.Process]:
 
 async def end(is_stray: Callable[[Marks], bool], on_refused: Refused | None = None) -> int:
     """Kill what :func:`find` finds until nothing is left; return how many processes that were."""
-    ended: set[tree.Process] = set()
-    refused: set[tree.Process] = set()
+    ended: set[tuple[int, int]] = set()
+    refused: set[tuple[int, int]] = set()
     pause_s = RETRY_S
     while found := find(is_stray):
-        ended.update(found)
+        ended.update(process.identity for process in found)
         for process in found:
             try:
                 tree.send_signal(process, signal.SIGKILL)
             except PermissionError:
-                if process not in refused and on_refused:
+                if process.identity not in refused and on_refused:
                     on_refused(process.pid, signal.SIGKILL.name)
-                refused.add(process)
+                refused.add(process.identity)
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, MAX_RETRY_S)
     return len(ended)

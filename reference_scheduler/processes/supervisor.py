@@ -139,10 +139,12 @@ class Attempt:
         self._drains: dict[int, Drain] = {}
         self._outputs: list[Drain] = []
         self._status: int | None = None
+        self._has_reaped = False
         self._stopped: Ending | None = None
         self._kill_at: float | None = None
         self._pause_s = PAUSE_S
-        self._refused: set[tree.Process] = set()
+        self._asked: set[tuple[int, int]] = set()
+        self._refused: set[tuple[int, int]] = set()
         self._left_behind = 0
         self._peak_rss_kb = 0
 
@@ -188,6 +190,7 @@ class Attempt:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return True
+                self._has_reaped = True
                 self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss)
                 if pid == self._pid:
                     self._status = status
@@ -201,9 +204,12 @@ class Attempt:
         elif self._status is None and deadline is not None and now >= deadline:
             self._stop(Ending.TIMED_OUT, self._order.grace_us)
         if self._kill_at is not None and now >= self._kill_at:
-            self._signal(signal.SIGKILL)
+            self._signal(signal.SIGKILL, tree.descendants(os.getpid()))
             self._kill_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+        elif self._kill_at is not None and self._has_reaped:
+            self._ask_orphans()
+        self._has_reaped = False
 
     def _stop(self, why: Ending, grace_us: int) -> None:
         """Ask everything to end, and see to it after the grace; the first reason stays, the shortest grace holds."""
@@ -212,16 +218,22 @@ class Attempt:
             self._stopped = why
         if self._kill_at is None:
             self._kill_at = kill_at
-            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGTERM, tree.descendants(os.getpid()))
         self._kill_at = min(self._kill_at, kill_at)
 
-    def _signal(self, number: signal.Signals) -> None:
-        for process in tree.descendants(os.getpid()):
+    def _ask_orphans(self) -> None:
+        """Ask those too that were forked just when their parents were asked, and did not hear of it."""
+        orphans = [process for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        self._signal(signal.SIGTERM, [process for process in orphans if process.identity not in self._asked])
+
+    def _signal(self, number: signal.Signals, processes: list[tree.Process]) -> None:
+        for process in processes:
+            self._asked.add(process.identity)
             try:
                 tree.send_signal(process, number)
             except PermissionError:
-                if process not in self._refused:
-                    self._refused.add(process)
+                if process.identity not in self._refused:
+                    self._refused.add(process.identity)
                     self._supervisor.tell("refused", process.pid, number.name)
 
     def _patience_ms(self, deadline: float | None) -> int | None:

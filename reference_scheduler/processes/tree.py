@@ -16,8 +16,13 @@ class Process(NamedTuple):
     """A process that was alive; ``pid`` and ``start_ticks`` (since boot) together name it until the next boot."""
 
     pid: int
-    parent: int
     start_ticks: int
+    parent: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What stays the same when its parent ends."""
+        return self.pid, self.start_ticks
 
 
 def adopt_orphans() -> bool:
@@ -34,7 +39,7 @@ def look_up(pid: int) -> Process | None:
             state, *fields = file.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    return None if state in (b"Z", b"X") else Process(pid, int(fields[0]), int(fields[18]))
+    return None if state in (b"Z", b"X") else Process(pid, int(fields[18]), int(fields[0]))
 
 
 def processes() -> list[Process]:

@@ -78,6 +78,28 @@ def test_nothing_is_left_when_it_is_stopped(trick: str) -> None:
     assert (result.ending, result.signal, alive) == (Ending.STOPPED, signal.SIGTERM, [])
 
 
+def test_a_process_that_is_forked_while_its_parent_is_asked_to_end_is_asked_too() -> None:
+    async def body(service: ManagedProcessService) -> set[Ending]:
+        spec = ProcessSpec(argv=("/bin/sh", "-c", "sleep 600; exit"))
+        endings = set()
+        for turn in range(100):
+            running = await service.start(spec)
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            running.stop(600_000_000)
+            endings.add((await running.wait()).ending)
+        return endings
+
+    assert run(body) == {Ending.STOPPED}
+
+
+def test_what_a_process_runs_to_clean_up_is_let_alone() -> None:
+    script = "trap 'sleep 0.1; sleep 0.1; echo clean; exit 0' TERM; echo up; sleep 600 & setsid sleep 600 & wait"
+    spec = ProcessSpec(argv=("/bin/sh", "-c", script), max_output_bytes=2, grace_us=600_000_000)
+    result = run(lambda service: service.run(spec))
+    assert (result.ending, result.exit_code, result.stdout.head) == (Ending.OUTPUT_LIMIT, 0, b"up\nclean\n")
+
+
 def test_one_attempt_ends_without_the_others() -> None:
     first, second = new_token(), new_token()
 
