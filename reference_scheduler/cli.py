@@ -8,10 +8,13 @@ from reference_scheduler.commands.dump import dump
 from reference_scheduler.commands.fuzz import fuzz
 from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, submit, wait
 from reference_scheduler.commands.journal import journal
+from reference_scheduler.commands.operate import drain, metrics, pause, record, resume, snapshot
 from reference_scheduler.commands.plot import plot
+from reference_scheduler.commands.run import run
 from reference_scheduler.commands.serve import serve
 from reference_scheduler.commands.simulate import simulate
 from reference_scheduler.commands.verify import verify
+from reference_scheduler.commands.watch import events, top
 
 
 @click.group()
@@ -23,5 +26,28 @@ def main() -> None:
     """
 
 
-for command in (attempts, cancel, dump, fuzz, get, journal, list_jobs, plot, serve, simulate, submit, verify, wait):
+for command in (
+    attempts,
+    cancel,
+    drain,
+    dump,
+    events,
+    fuzz,
+    get,
+    journal,
+    list_jobs,
+    metrics,
+    pause,
+    plot,
+    record,
+    resume,
+    run,
+    serve,
+    simulate,
+    snapshot,
+    submit,
+    top,
+    verify,
+    wait,
+):
     main.add_command(command)

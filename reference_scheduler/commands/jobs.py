@@ -15,6 +15,7 @@ from reference_scheduler.commands.request import SETTINGS, request_of, request_o
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
     REFUSED,
+    USAGE,
     ServiceCommand,
     Stopped,
     duration,
@@ -58,7 +59,7 @@ def submit(client: Client, source: BinaryIO | None, as_json: bool, argv: tuple[s
         print_json(view) if as_json else click.echo(view.id)
         return
     if argv:
-        raise click.UsageError("either --from, or a command")
+        raise Stopped("--from: either that, or a command", USAGE)
     refused = 0
     for outcome in client.submit_many(_requests(source)):
         if isinstance(outcome, SchedulerError):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reference_scheduler.commands.service import USAGE, Stopped
 from reference_scheduler.core.model import Priority
 from reference_scheduler.requests import JobRequest
 
@@ -56,7 +57,7 @@ def request_of(
     """Return the request.
 
     Raises:
-        UsageError: the command is missing, or an option is wrong.
+        Stopped: the command is missing, or an option is wrong.
     """
     here = Path.cwd()
     payload: dict[str, Any] = {**_command(kind, argv), "cwd": str(here / (cwd or ""))}
@@ -77,18 +78,18 @@ def request_of(
 
 def _command(kind: str, argv: tuple[str, ...]) -> dict[str, Any]:
     if not argv:
-        raise click.UsageError("say what to run: refsched … -- COMMAND ARGUMENTS")
+        raise Stopped("say what to run: refsched … -- COMMAND ARGUMENTS", USAGE)
     if kind == "test":
         return {"args": argv}
     if kind != "shell":
         return {"argv": argv}
     if len(argv) > 1:
-        raise click.UsageError("a shell job takes one argument, its script: put it in quotes")
+        raise Stopped("a shell job takes one argument, its script: put it in quotes", USAGE)
     return {"script": argv[0]}
 
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise click.UsageError(f"--env: needs NAME=VALUE, got {text!r}")
+        raise Stopped(f"--env: needs NAME=VALUE, got {text!r}", USAGE)
     return name, value

@@ -89,7 +89,7 @@ def print_json(value: object) -> None:
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows in aligned columns; without rows, nothing."""
-    lines = [list(map(_one_line, row)) for row in rows]
+    lines = [list(map(one_line, row)) for row in rows]
     if not lines:
         return
     lines.insert(0, list(head))
@@ -104,7 +104,7 @@ def print_fields(value: msgspec.Struct, **shown: str) -> None:
     width = max(map(len, fields))
     for name, cell in fields.items():
         if cell:
-            click.echo(f"{name.removesuffix('_us').replace('_', ' '):{width}}  {_one_line(cell)}")
+            click.echo(f"{name.removesuffix('_us').replace('_', ' '):{width}}  {one_line(cell)}")
 
 
 def text(value: object) -> str:
@@ -133,5 +133,6 @@ def duration(span_us: int) -> str:
     return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
 
 
-def _one_line(value: str) -> str:
+def one_line(value: str) -> str:
+    """Return ``value`` without what could move the cursor of a terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in value)

@@ -299,7 +299,7 @@ def problem_of(error: SchedulerError) -> Problem:
 def error_of(problem: Problem) -> SchedulerError:
     """Return what was sent as ``problem``, of the same type as it was raised there."""
     kind = _kinds(SchedulerError).get(problem.code, ServiceError)
-    return kind(problem.message)
+    return kind.__new__(kind, problem.message)
 
 
 def _kinds(base: type[SchedulerError]) -> dict[str, type[SchedulerError]]:
