@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Decision, Dispatch
 from reference_scheduler.core.events import CancelRequested, Event, GenerationStarted, JobStateChanged
-from reference_scheduler.core.model import AttemptState
+from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.journal.base import AttemptRow, JobChange
 
 
 def touched(event: Event, decisions: Iterable[Decision]) -> list[str]:
     """Return the jobs that may be in another state than before, besides those that a restart cut short."""
     names = [decision.job for decision in decisions]
-    if isinstance(event, JobStateChanged | CancelRequested):
+    begins = isinstance(event, JobStateChanged) and event.new is JobState.RUNNING  # it was so since its dispatch
+    if isinstance(event, JobStateChanged | CancelRequested) and not begins:
         names.append(event.job)
     return names
 

@@ -66,7 +66,11 @@ def _inspect_frames(
         raise JournalDamaged(
             f"{path}: it fails its check at byte {offset}, and {following} commits follow; restore a copy"
         )
-    torn = sum(step for at in range(committed, len(raw), step) if _salts(raw, at) == salts)
+    torn = sum(
+        min(step, len(raw) - at)
+        for at in range(committed, len(raw), step)
+        if _salts(raw, at) == salts or len(raw) - at < step
+    )
     return (f"{path.name}: the last commit was not written to the end; {torn} bytes are dropped",) if torn else ()
 
 

@@ -6,7 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ DONE = AttemptResult(AttemptState.COMPLETED, exit_code=0)
 FAILED = AttemptResult(AttemptState.FAILED, exit_code=1, failure=Failure.EXECUTION)
 TIMEOUT_S = 30.0
 """No test waits longer for anything; it is a bound on hanging, not on speed."""
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test that is a coroutine, for a bounded time."""
+
+    async def bounded(*arguments: Any, **fixtures: Any) -> None:
+        async with asyncio.timeout(2 * TIMEOUT_S):
+            await test(*arguments, **fixtures)
+
+    @wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        asyncio.run(bounded(*arguments, **fixtures))
+
+    return run
 
 
 def settings(slots: int = 4, reconcile_ms: int = 50, **changes: Any) -> Settings:
