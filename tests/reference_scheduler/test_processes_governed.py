@@ -19,6 +19,6 @@ def test_a_process_that_the_scheduler_starts_elsewhere_fails_the_check(tmp_path:
     argv = [sys.executable, "-m", "checkers", "bypass", "--root", str(tmp_path), "--jobs", "1"]
     checked = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
     assert checked.returncode == 1, checked.stderr
-    found = [line for line in checked.stdout.splitlines() if "BYP001" in line]
+    found = [line for line in checked.stdout.splitlines() if ": BYP001 " in line]
     assert [line.split(":")[:2] for line in found] == [["reference_scheduler/new.py", str(line)] for line in (2, 3, 4)]
     assert "ManagedProcessService is the one place that starts processes" in checked.stdout
