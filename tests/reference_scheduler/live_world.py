@@ -93,6 +93,10 @@ class HeldExecutor:
             await self._begun.wait_for(lambda: len(self.contexts) >= count)
         return self.contexts
 
+    def running(self) -> list[AttemptContext]:
+        """Return the attempts that have begun and not ended."""
+        return [context for context in self.contexts if not self._ends[context.token].done()]
+
     def end(self, context: AttemptContext, result: AttemptResult = DONE) -> None:
         """Let an attempt end."""
         self._ends[context.token].set_result(result)

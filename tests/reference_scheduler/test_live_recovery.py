@@ -161,7 +161,8 @@ from reference_scheduler.scheduler import Scheduler
 
 async def main():
     async with Scheduler(settings(1), Path(sys.argv[1])) as scheduler:
-        job = await scheduler.submit(JobRequest(kind="shell", payload={"script": "echo $$ > " + sys.argv[2] + "; sleep 1000"}))
+        script = "echo $$ > " + sys.argv[2] + "; sleep 1000"
+        job = await scheduler.submit(JobRequest(kind="shell", payload={"script": script}))
         await scheduler.wait(job.id)
 
 asyncio.run(main())
@@ -184,4 +185,3 @@ def test_what_a_killed_scheduler_ran_is_gone_before_anything_else_starts(tmp_pat
             assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.COMPLETED
 
     asyncio.run(go_on())
-
