@@ -57,7 +57,7 @@ def synthetic_options(source: str, processors: int | None = None) -> SyntheticOp
 
 
 def read_workload(path: Path, processors: int | None = None) -> Workload:
-    """Read a trace in the format its name says: ``.replay``, or ``.csv``, ``.jsonl``, else SWF, these also with ``.gz``.
+    """Read a trace in the format its name says: ``.replay``, or, also with ``.gz``, ``.csv``, ``.jsonl``, else SWF.
 
     Args:
         path: the trace.
