@@ -109,12 +109,25 @@ class Guardian:
         return bool(strays)
 
 
+def join(group: str) -> None:
+    """Move into a control group, where then all children are born; if that fails, everything else still holds."""
+    with contextlib.suppress(OSError), open(f"{group}/cgroup.procs", "w") as file:  # noqa: PTH123 - less to import
+        file.write("0")
+
+
 def main() -> None:
-    """Run as ``guardian SOCKET SCHEDULER_PID``; the socket is an inherited descriptor."""
+    """Run as ``guardian SOCKET SCHEDULER_PID GROUP``; the socket is an inherited descriptor, the group may be empty."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     control, scheduler_pid = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     control.set_inheritable(False)
+    group = sys.argv[3]
+    if group:
+        join(group)
     tree.adopt_orphans()
     Guardian(control, scheduler_pid).serve()
+    if group:
+        join(os.path.dirname(group))  # noqa: PTH120 - less to import
+        with contextlib.suppress(OSError):
+            os.rmdir(group)  # noqa: PTH106

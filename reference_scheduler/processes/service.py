@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import reference_scheduler
 from reference_scheduler.core.model import Failure
-from reference_scheduler.processes import strays, wire
+from reference_scheduler.processes import cgroup, strays, wire
 from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
@@ -26,9 +26,13 @@ from reference_scheduler.waiting import outlast
 MAX_IDLE = 16
 IMPORT_ROOT = str(Path(reference_scheduler.__file__).parent.parent)
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from reference_scheduler.processes.guardian import main; main()"
+PASSING = (
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ETXTBSY),
+    *(errno.EPIPE, errno.ECONNRESET),  # the guardian is just ending
+)
 SPAWN_FAILURES: dict[int, Failure] = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), Failure.PERMISSION),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ETXTBSY), Failure.TRANSIENT),
+    **dict.fromkeys(PASSING, Failure.TRANSIENT),
 }
 """What a failed start means; whatever is not here is a fault of the request."""
 
@@ -151,12 +155,11 @@ class ManagedProcessService:
             await self._guardian.close()
 
     async def _supervise(self) -> _Supervisor:
-        if self._guardian is None or self._guardian.gone.done():
-            self._guardian = _Guardian()
+        guardian = await self._live_guardian()
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._guardian.request(SUPERVISE, 0, theirs)
+                guardian.request(SUPERVISE, 0, theirs)
             loop = asyncio.get_running_loop()
             _, supervisor = await loop.create_connection(lambda: _Supervisor(self), sock=ours)
         except BaseException:
@@ -167,6 +170,14 @@ class ManagedProcessService:
             self._check_open()
         self._supervisors.add(supervisor)
         return supervisor
+
+    async def _live_guardian(self) -> _Guardian:
+        former = self._guardian
+        if former and former.ended:
+            await former.gone
+        if self._guardian is None or self._guardian.ended:
+            self._guardian = _Guardian()
+        return self._guardian
 
     def _check_open(self) -> None:
         if self._closed:
@@ -239,7 +250,7 @@ class _Supervisor(asyncio.Protocol):
 
 
 class _Guardian:
-    """The scheduler's end of the guardian process; ``gone`` is settled when it has ended."""
+    """The scheduler's end of the guardian process; ``gone`` is settled when it has ``ended`` with all it stood for."""
 
     def __init__(self) -> None:
         if sys.platform != "linux" or not sys.executable:
@@ -248,10 +259,21 @@ class _Guardian:
             )
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.ended = False
+        self._group = cgroup.make()
         self._settling: dict[int, asyncio.Future[None]] = {}
         self._socket, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-ISB", "-c", BOOT, str(theirs.fileno()), str(os.getpid()), IMPORT_ROOT]
+            argv = [
+                sys.executable,
+                "-ISB",
+                "-c",
+                BOOT,
+                str(theirs.fileno()),
+                str(os.getpid()),
+                str(self._group or ""),
+                IMPORT_ROOT,
+            ]
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -276,7 +298,7 @@ class _Guardian:
 
     async def close(self) -> None:
         """Let it end everything and itself."""
-        if not self.gone.done():
+        if not self.ended:
             self._socket.shutdown(socket.SHUT_WR)
         await self.gone
 
@@ -287,9 +309,15 @@ class _Guardian:
         if data:
             self._settling.pop(REQUEST.unpack(data)[1]).set_result(None)
             return
+        self.ended = True
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._process.wait()
+        self._burial = self._loop.create_task(self._bury())
+
+    async def _bury(self) -> None:
+        if self._group:
+            await cgroup.end(self._group)
         self.gone.set_result(None)
 
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference_scheduler.processes import tree
+from reference_scheduler.processes import cgroup, tree
 from reference_scheduler.processes.environment import MARK
 
 RETRY_S = 0.02
@@ -63,4 +63,7 @@ async def end_strays(owner: str, generation: str, on_refused: Refused | None = N
 
     Processes of other owners are let alone: several schedulers may share a machine. Returns how many were ended.
     """
-    return await end(lambda marks: marks.get("OWNER") == owner and marks.get("GENERATION") != generation, on_refused)
+    ended = sum([await cgroup.end(group) for group in cgroup.left_over()])
+    return ended + await end(
+        lambda marks: marks.get("OWNER") == owner and marks.get("GENERATION") != generation, on_refused
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from process_world import named, new_token, run, wait_gone
 
-from reference_scheduler.processes import tree
+from reference_scheduler.processes import cgroup, strays, tree
 from reference_scheduler.processes.model import ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import ManagedProcessService
 from reference_scheduler.processes.supervisor import Ending
@@ -93,11 +93,37 @@ def test_a_process_that_is_forked_while_its_parent_is_asked_to_end_is_asked_too(
     assert run(body) == {Ending.STOPPED}
 
 
+CLEANER = """
+import os, signal, subprocess, sys
+def clean(*_):
+    for _ in range(3):
+        subprocess.run(["/bin/sleep", "0.05"], check=True)
+    os.write(1, b"clean")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, clean)
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.execv("/bin/sleep", [sys.argv[1], "600"])
+    os._exit(0)
+os.wait()
+while True:
+    signal.pause()
+"""
+
+
 def test_what_a_process_runs_to_clean_up_is_let_alone() -> None:
-    script = "trap 'sleep 0.1; sleep 0.1; echo clean; exit 0' TERM; echo up; sleep 600 & setsid sleep 600 & wait"
-    spec = ProcessSpec(argv=("/bin/sh", "-c", script), max_output_bytes=2, grace_us=600_000_000)
-    result = run(lambda service: service.run(spec))
-    assert (result.ending, result.exit_code, result.stdout.head) == (Ending.OUTPUT_LIMIT, 0, b"up\nclean\n")
+    """An orphan ends at once when it is asked, which makes the supervisor look for others to ask."""
+    token = new_token()
+
+    async def body(service: ManagedProcessService) -> ProcessResult:
+        running = await service.start(ProcessSpec(argv=(sys.executable, "-c", CLEANER, token)))
+        while not any(is_sleeping(pid) for pid in named(token)):
+            await asyncio.sleep(0.002)
+        running.stop(600_000_000)
+        return await running.wait()
+
+    result = run(body)
+    assert (result.ending, result.exit_code, result.stdout.head) == (Ending.STOPPED, 7, b"clean")
 
 
 def test_one_attempt_ends_without_the_others() -> None:
@@ -127,7 +153,7 @@ def kin(service_pid: int) -> tuple[int, list[int]]:
 @pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("victim", ["guardian", "supervisor", "both"])
 def test_a_lost_helper_loses_no_process(trick: str, victim: str) -> None:
-    if victim == "both" and trick in ("scrubbed", "all"):
+    if victim == "both" and trick in ("scrubbed", "all") and cgroup.delegated() is None:
         pytest.skip("without marks, and with both helpers gone, only a control group could tell")
     token = new_token()
 
@@ -240,6 +266,48 @@ def test_a_signal_at_any_moment_leaves_no_orphan() -> None:
                 os.kill(pid, signal.SIGTERM)
             for pid in pids:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+# A control group.
+
+
+@pytest.mark.skipif(cgroup.delegated() is None, reason="no control group is delegated to this process")
+def test_a_group_holds_what_a_scheduler_started_and_is_removed_with_it() -> None:
+    async def body(service: ManagedProcessService) -> tuple[Path, set[int], set[int]]:
+        running = await service.start(ProcessSpec(argv=("/bin/sh", "-c", "sleep 600; exit")))
+        while len(below := tree.descendants(os.getpid())) < 4:  # guardian, supervisor, shell and sleep
+            await asyncio.sleep(0.002)
+        group = cgroup.make()
+        assert group is not None
+        members = {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+        running.stop(0)
+        await running.wait()
+        return group, members, {process.pid for process in below}
+
+    group, members, below = run(body)
+    assert members == below
+    assert not group.exists()
+
+
+@pytest.mark.skipif(cgroup.delegated() is None, reason="no control group is delegated to this process")
+def test_groups_of_dead_schedulers_are_emptied_and_removed_and_others_let_alone() -> None:
+    token = new_token()
+    spec = ProcessSpec(argv=("/bin/sh", "-c", "sleep 600; exit", token))
+    with scheduler(lambda: serve(spec)) as (pid,):
+        while len(named(token)) < 1:
+            select.select([], [], [], 0.005)
+        parent, process = cgroup.delegated(), tree.look_up(pid)
+        assert parent is not None
+        assert process is not None
+        (group,) = parent.glob(f"spawngate-*-{pid}-{process.start_ticks}")
+        assert group not in cgroup.left_over()
+        stray = fork(signal.pause)
+        (group / "cgroup.procs").write_text(str(stray))
+        os.kill(pid, signal.SIGKILL)
+        wait_gone([pid])
+        assert asyncio.run(strays.end_strays("nobody", "none")) >= 1
+        wait_gone([stray])
+        assert not group.exists()
 
 
 # A kill that fails.
