@@ -25,6 +25,17 @@ MAX_LABEL_BYTES = 4096
 """Workspaces are paths, so labels may be as long as one."""
 MAX_DEPENDENCIES = 256
 DEFAULT_GRACE_US = 5 * SECOND_US
+_TIMES = tuple(
+    (name, 0 if name in ("delay_us", "grace_us") else 1, MAX_TIME_US)
+    for name in ("delay_us", "start_within_us", "timeout_us", "grace_us", "lease_us")
+)
+_TEXTS = (
+    ("user", MAX_LABEL_BYTES),
+    ("workspace", MAX_LABEL_BYTES),
+    ("session", MAX_LABEL_BYTES),
+    ("queue", MAX_LABEL_BYTES),
+    ("key", MAX_KEY_BYTES),
+)
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -89,14 +100,14 @@ def encoded(request: JobRequest) -> bytes:
         PayloadTooLarge: the payload exceeds ``MAX_PAYLOAD_BYTES``.
     """
     try:
-        for name in ("delay_us", "start_within_us", "timeout_us", "grace_us", "lease_us"):
-            check_bounds(name, getattr(request, name) or 0, 0, MAX_TIME_US)
-        for name in ("timeout_us", "start_within_us", "lease_us"):
-            if getattr(request, name) == 0:
-                raise ValueError(f"{name} must be at least 1; leave it out for no limit")
-        for name in ("user", "workspace", "session", "queue"):
-            check_bounds(f"bytes of {name}", len(getattr(request, name).encode()), 0, MAX_LABEL_BYTES)
-        check_bounds("bytes of key", len(request.key.encode()), 0, MAX_KEY_BYTES)
+        for name, low, high in _TIMES:
+            value = getattr(request, name)
+            if value is not None:
+                check_bounds(name, value, low, high)
+        for name, most in _TEXTS:
+            text = getattr(request, name)
+            if text:
+                check_bounds(f"bytes of {name}", len(text.encode()), 0, most)
         count = len(request.after_ok) + len(request.after_any)
         check_bounds("number of dependencies", count, 0, MAX_DEPENDENCIES)
         raw = _encode(request)

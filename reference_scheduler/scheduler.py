@@ -17,7 +17,7 @@ from reference_scheduler.core.model import JobState
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
-from reference_scheduler.errors import NoSuchJob
+from reference_scheduler.errors import NoSuchJob, SchedulerStopping
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.journal.base import GenerationRow, JobFilter, JobRow, Journal
@@ -147,6 +147,14 @@ class Scheduler:
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
+
+    async def finished(self) -> None:
+        """Return once it is closed.
+
+        Raises:
+            Exception: the defect that made it break off; jobs that ran are recovered by the next start.
+        """
+        await self._driver.finished()
 
     async def _close(self) -> None:
         try:
@@ -300,8 +308,16 @@ class Scheduler:
         await self._set_paused(queue, True)
 
     async def resume(self, queue: str = "") -> None:
-        """Undo :meth:`pause`."""
+        """Undo :meth:`pause`, and :meth:`drain` if it is not about one queue.
+
+        Raises:
+            SchedulerStopping: it is being closed.
+        """
+        if self._closing is not None:
+            raise SchedulerStopping("the scheduler is stopping, and starts nothing any more")
         await self._set_paused(queue, False)
+        if not queue:
+            self.submission.closed = False
 
     async def _set_paused(self, queue: str, paused: bool) -> None:
         if queue:
@@ -310,17 +326,21 @@ class Scheduler:
             self._driver.set_paused(paused or not self.settings.core.enabled)
 
     async def reload(self, settings: Settings) -> None:
-        """Go on with other settings; attempts that run keep what they hold.
+        """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.
 
         Raises:
             ConfigError: the settings name a picker that is not there.
         """
         check_plugins(settings, self._plugins)
+        was_enabled = self.settings.core.enabled
         await self._do(lambda at: ConfigLoaded(at=at, run_pass=False, config=settings.core))
         self.settings = self.submission.settings = self._attempts.settings = settings
         self._driver.keep_ended = settings.keep_ended
         self._driver.reconcile_interval_us = settings.reconcile_interval_us
-        await self.resume()
+        if not settings.core.enabled:
+            await self.pause()
+        elif not was_enabled:
+            await self.resume()
 
     async def _do(self, make: Callable[[int], Event], wake: WakeReason = WakeReason.MANUAL) -> None:
         command = Command(make, wake)

@@ -302,7 +302,10 @@ class SchedulerCore:
         if array_size and len(f"{spec.id}[{array_size - 1}]") > MAX_ID:
             return RejectCode.INVALID, f"length of id with its index must be at most {MAX_ID}"
         jobs = self._jobs
-        for name in (spec.id, *(f"{spec.id}[{index}]" for index in range(array_size))):
+        names = [spec.id]
+        if array_size:
+            names += [f"{spec.id}[{index}]" for index in range(array_size)]
+        for name in names:
             if jobs.is_known(name):
                 return RejectCode.DUPLICATE, f"there is already a job {name}"
         for target in dependencies(spec):

@@ -219,6 +219,20 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
+        quantities = self.effective_request.resources
+        if not (
+            1 <= len(self.id) <= MAX_ID
+            and 1 <= self.tasks <= MAX_TASKS
+            and 0 <= (self.estimate_us or 0) <= MAX_TIME_US
+            and 0 <= self.not_before_us <= MAX_TIME_US
+            and 0 <= (self.deadline_us or 0) <= MAX_TIME_US
+            and min(quantities) >= 0
+            and max(quantities) * self.tasks <= MAX_QUANTITY
+        ):
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Say which field is out of bounds."""
         check_bounds("length of id", len(self.id), 1, MAX_ID)
         check_bounds("tasks", self.tasks, 1, MAX_TASKS)
         check_bounds("estimate_us", self.estimate_us or 0, 0, MAX_TIME_US)

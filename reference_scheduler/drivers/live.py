@@ -157,6 +157,11 @@ class LiveDriver:
         finally:
             self._writer.shutdown()
 
+    async def finished(self) -> None:
+        """Return once it has stopped, or raise what made it break off."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
     # The loop.
 
     async def _run(self) -> None:

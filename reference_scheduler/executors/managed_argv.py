@@ -53,7 +53,7 @@ class ProcessPayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Return the process for a job of ``workspace``."""
         return ProcessSpec(
             argv=self.command(),
-            cwd=self.cwd or (workspace if PurePath(workspace).is_absolute() else "/"),
+            cwd=self.cwd or (workspace if workspace.startswith("/") else "/"),
             env=self.env,
             grace_us=grace_us,
             max_output_bytes=self.max_output_bytes,
