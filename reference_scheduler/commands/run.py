@@ -106,11 +106,14 @@ def _run_alone(request: JobRequest) -> None:
 
     if request.key:
         raise Stopped("--key: only a scheduler that stays can know keys: start one with refsched serve", NOT_RUN)
-    click.echo(f"refsched: no scheduler answers at {default_socket()}; this job runs in one of its own", err=True)
     settings = load_settings(default_config()) if default_config().exists() else Settings()
     directory = state_directory() / "runs"
     private_directory(directory)
-    ran = asyncio.run(run_alone(request, settings, directory, lambda line: click.echo(f"refsched: {line}", err=True)))
+
+    def say(line: str) -> None:
+        click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
+
+    ran = asyncio.run(run_alone(request, settings, directory, say))
     assert ran.view is not None
     _exit(SIGNALLED + ran.caught if ran.caught else exit_status(ran.view, ran.result), ran.result, ran.view)
 

@@ -17,17 +17,16 @@ from reference_scheduler.errors import JournalLocked, SchedulerError
 from reference_scheduler.journal.lock import JournalLock, wait_until_free
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.service.bounds import Bounds, Places
-from reference_scheduler.service.errors import NotPrimary, ServiceError
+from reference_scheduler.service.errors import InternalError, NotPrimary, ServiceError
 from reference_scheduler.service.operations import Operations, allow
 from reference_scheduler.service.places import MAX_SOCKET_PATH_BYTES, private_directory
 from reference_scheduler.service.protocol import (
     AnyRequest,
 )
 from reference_scheduler.service.roles import Peer, Roles
-from reference_scheduler.service.server import Server
+from reference_scheduler.service.server import BACKLOG, Server
 from reference_scheduler.views import RecoveryReport
 
-BACKLOG = 128
 Say = Callable[[str], None]
 
 
@@ -83,6 +82,8 @@ class Daemon:
         except asyncio.CancelledError:
             if not self.stopped_by:
                 raise
+        finally:
+            await self._server.close()
 
     async def _run_primary(self) -> None:
         lock = lock_socket(self._path)
@@ -148,11 +149,20 @@ class Daemon:
             self._say(line)
         self._say(f"ready: {self._path} serves {place.journal}, generation {scheduler.recovery.generation}")
         notify("READY=1\nSTATUS=primary")
-        await self._asked.wait()
+        await self._until_asked(scheduler)
         notify("STOPPING=1")
         await asyncio.gather(*self._closings)
         self._path.unlink(missing_ok=True)
         await self._server.close()
+
+    async def _until_asked(self, scheduler: Scheduler) -> None:
+        """Wait for a signal; if the scheduler breaks off before, nothing is left but to end, and be started again."""
+        asked, finished = asyncio.ensure_future(self._asked.wait()), asyncio.ensure_future(scheduler.finished())
+        await asyncio.wait((asked, finished), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not self._asked.is_set() and (error := finished.exception()) is not None:
+            raise InternalError(f"the scheduler broke off by a defect, {type(error).__name__}: {error}") from error
+        finished.cancel()
 
     def _stop(self, number: int) -> None:
         self.stopped_by = self.stopped_by or number
@@ -186,7 +196,7 @@ class Daemon:
 
     async def _refer(self, peer: Peer, request: AnyRequest) -> object:
         """Answer as a standby."""
-        allow(peer, request)
+        allow(peer, type(request))
         raise NotPrimary(f"this is a standby; {primary_of(self._place.journal)}")
 
 

@@ -62,7 +62,7 @@ async def _enter(stack: AsyncExitStack, settings: Settings, directory: Path, say
         except JournalLocked:  # by another command like this one
             number += 1
         else:
-            say(f"journal {journal}")
+            say(f"this job runs in a scheduler of its own, with the journal {journal}")
             return scheduler
 
 

@@ -8,8 +8,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
 from msgspec.structs import replace
 
+from reference_scheduler.executors.base import Progress
 from reference_scheduler.observers import Gap
 from reference_scheduler.replay.frames import ReplayError
 from reference_scheduler.requests import JobRequest
@@ -20,6 +22,7 @@ from reference_scheduler.service.errors import BadRequest, Denied, ServiceError,
 from reference_scheduler.service.metrics import exposition
 from reference_scheduler.service.protocol import (
     MAX_JOBS,
+    MAX_PROGRESS_BYTES,
     VERSION,
     AnyRequest,
     Began,
@@ -49,7 +52,7 @@ class Operations:
         Raises:
             SchedulerError: it is refused.
         """
-        allow(peer, request)
+        allow(peer, type(request))
         if isinstance(request, Reading):
             return await self._read(peer, request)
         if isinstance(request, Submitting):
@@ -112,6 +115,7 @@ class Operations:
             case protocol.Heartbeat(token=token):
                 return scheduler.heartbeat(token)
             case protocol.ReportProgress(token=token, progress=progress):
+                check_progress(progress)
                 return scheduler.progress(token, progress)
         assert_never(request)
 
@@ -140,10 +144,10 @@ class Operations:
             raise Denied(f"job {job} is another user's; that takes the admin role")
 
 
-def allow(peer: Peer, request: Request) -> None:
-    """Raise Denied unless the role of ``peer`` is enough for ``request``."""
+def allow(peer: Peer, request: type[Request]) -> None:
+    """Raise Denied unless the role of ``peer`` is enough for this kind of request."""
     if peer.role < request.needs:
-        op, needed, has = type(request).__struct_config__.tag, request.needs.name.lower(), peer.role.name.lower()
+        op, needed, has = request.__struct_config__.tag, request.needs.name.lower(), peer.role.name.lower()
         raise Denied(
             f"{op} takes the role {needed}, {peer.user} has {has}: see [scheduler.service] in the configuration"
         )
@@ -158,6 +162,13 @@ def own(peer: Peer, job: JobRequest) -> JobRequest:
     if job.user and job.user != peer.user and peer.role < Role.ADMIN:
         raise Denied(f"user: {peer.user} cannot submit jobs of {job.user!r}; that takes the admin role")
     return job if job.user else replace(job, user=peer.user)
+
+
+def check_progress(progress: Progress) -> None:
+    """Raise BadRequest if ``progress`` is too large to be shown to everybody."""
+    size = len(msgspec.json.encode(progress))
+    if size > MAX_PROGRESS_BYTES:
+        raise BadRequest(f"progress: has {size} bytes, at most {MAX_PROGRESS_BYTES} are taken")
 
 
 async def events(scheduler: Scheduler, job: str) -> AsyncGenerator[Streamed, None]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import MAX_TIME_US, JobState
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.observers import Gap, Notice
@@ -19,6 +19,8 @@ from reference_scheduler.views import RecoveryReport
 VERSION = 1
 MAX_REQUEST_BYTES = 2 << 20
 """The longest line that is read; a payload of the greatest size fits, however JSON has to write it."""
+MAX_PROGRESS_BYTES = 4096
+"""The longest progress, in JSON; every observer gets a copy."""
 MAX_JOBS = 1000
 """Jobs in one request to submit many, or in one answer that lists them."""
 
@@ -27,12 +29,17 @@ def _tag(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+Id = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Time = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_US)]
+Label = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag=_tag):
     """One request: ``op`` is the name of the class in snake case, ``id`` comes back with every answer to it."""
 
     needs: ClassVar[Role] = Role.READER
     v: int = VERSION
-    id: int = 0
+    id: Id = 0
 
 
 class JobToSubmit(JobRequest, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -75,7 +82,7 @@ class Wait(Request, frozen=True, kw_only=True):
     """Gives the ``JobView`` once the job has ended, or the error ``timeout`` after ``timeout_us``."""
 
     job: str
-    timeout_us: int | None = None
+    timeout_us: Time | None = None
 
 
 class Snapshot(Request, frozen=True, kw_only=True):
@@ -122,7 +129,7 @@ class Cancel(Request, frozen=True, kw_only=True):
 
     needs = Role.SUBMITTER
     job: str
-    reason: str = ""
+    reason: Label = ""
 
 
 class Report(Request, frozen=True, kw_only=True):
@@ -152,14 +159,14 @@ class Pause(Request, frozen=True, kw_only=True):
     """Starts nothing more, or nothing of one queue."""
 
     needs = Role.ADMIN
-    queue: str = ""
+    queue: Label = ""
 
 
 class Resume(Request, frozen=True, kw_only=True):
     """Undoes ``pause`` and ``drain``."""
 
     needs = Role.ADMIN
-    queue: str = ""
+    queue: Label = ""
 
 
 class Drain(Request, frozen=True, kw_only=True):
@@ -239,7 +246,7 @@ class Received(msgspec.Struct, frozen=True):
 
 class _Envelope(msgspec.Struct, frozen=True):
     v: int = VERSION
-    id: int = 0
+    id: Id = 0
 
 
 _encode = msgspec.json.Encoder().encode

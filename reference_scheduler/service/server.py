@@ -27,6 +27,7 @@ from reference_scheduler.service.protocol import (
 )
 from reference_scheduler.service.roles import Peer, Role, Roles
 
+BACKLOG = 128
 Operation = Callable[[Peer, AnyRequest], Awaitable[object]]
 
 
@@ -39,17 +40,19 @@ class Server:
         self._places = Places(bounds.connections, bounds.connections_per_user)
         self._rates: defaultdict[int, Rate] = defaultdict(lambda: Rate(bounds.requests_per_s, bounds.burst))
         self._connections: set[LineConnection] = set()
+        self._listening: asyncio.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Begin to answer on a socket that listens."""
         loop = asyncio.get_running_loop()
         self._clock = loop.time
         connect = partial(LineConnection, self._serve, MAX_REQUEST_BYTES)
-        self._server = await loop.create_unix_server(connect, sock=listening)
+        self._listening = await loop.create_unix_server(connect, sock=listening, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Answer nobody any more, and tell those who wait for an answer."""
-        self._server.close()
+        """Answer nobody any more, and tell those who wait for an answer; again, it does nothing."""
+        if self._listening is not None:
+            self._listening.close()
         for connection in list(self._connections):
             connection.close()
         while self._connections:
