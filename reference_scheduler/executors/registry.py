@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from reference_scheduler.executors.base import Executor
 from reference_scheduler.executors.managed_argv import ManagedArgvExecutor, PythonPayload, ShellPayload
@@ -58,14 +59,16 @@ class ExecutorRegistry:
         return tuple(sorted(kind for kind in {*self._executors, *EXECUTOR_KINDS} if kind in self))
 
 
-def default_registry(processes: ManagedProcessService) -> ExecutorRegistry:
-    """Return executors for all built-in kinds of jobs; that of ``subagent`` has no callables yet."""
+def default_registry(
+    processes: ManagedProcessService, callables: Mapping[str, Callable[..., Any]] | None = None
+) -> ExecutorRegistry:
+    """Return executors for all built-in kinds of jobs; that of ``subagent`` calls ``callables``."""
     return ExecutorRegistry(
         (
             ManagedArgvExecutor(processes),
             ManagedArgvExecutor(processes, "shell", ShellPayload),
             ManagedArgvExecutor(processes, "python", PythonPayload),
             TestRunExecutor(processes),
-            SubagentExecutor(),
+            SubagentExecutor(callables),
         )
     )

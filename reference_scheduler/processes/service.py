@@ -253,10 +253,8 @@ class _Guardian:
     """The scheduler's end of the guardian process; ``gone`` is settled when it has ``ended`` with all it stood for."""
 
     def __init__(self) -> None:
-        if sys.platform != "linux" or not sys.executable:
-            raise UnsupportedPlatformError(
-                "processes can be contained on Linux, and on macOS in part; see docs/processes.md"
-            )
+        if sys.platform != "linux":
+            raise UnsupportedPlatformError("only Linux can contain processes; see docs/processes.md")
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.ended = False

@@ -16,7 +16,12 @@ from process_world import named, new_token, open_fds, run, run_one, sh
 from reference_scheduler.core.model import Failure
 from reference_scheduler.processes import tree
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
-from reference_scheduler.processes.service import ManagedProcessService, ServiceClosedError
+from reference_scheduler.processes.service import (
+    MAX_IDLE,
+    ManagedProcessService,
+    ServiceClosedError,
+    UnsupportedPlatformError,
+)
 from reference_scheduler.processes.supervisor import Ending
 
 FOREVER_US = 600_000_000
@@ -138,6 +143,24 @@ def test_a_hundred_processes_at_a_time_each_get_their_own_result() -> None:
     assert [(result.exit_code, result.stdout.head) for result in run(body)] == [(n, b"%d\n" % n) for n in range(100)]
 
 
+def test_after_a_rush_only_so_many_supervisors_are_kept() -> None:
+    async def body(service: ManagedProcessService) -> None:
+        for _ in range(2):
+            await asyncio.gather(*(service.run(sh("exit 0")) for _ in range(MAX_IDLE + 4)))
+        (guardian,) = [process for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        while len(tree.descendants(guardian.pid)) > MAX_IDLE:
+            await asyncio.sleep(0.002)
+        assert len(tree.descendants(guardian.pid)) == MAX_IDLE
+
+    run(body)
+
+
+def test_a_system_that_cannot_contain_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UnsupportedPlatformError, match=r"only Linux can contain processes; see docs/processes\.md"):
+        run_one(sh("exit 0"))
+
+
 # What it is given.
 
 
@@ -249,6 +272,28 @@ def test_running_out_of_descriptors_is_a_passing_failure() -> None:
     failed, after = run(body)
     assert (failed.ending, failed.failure) == (Ending.SPAWN_FAILED, Failure.TRANSIENT)
     assert "Too many open files" in failed.detail
+    assert after.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "detail"),
+    [(resource.RLIMIT_AS, "Cannot allocate memory"), (resource.RLIMIT_NOFILE, "Too many open files")],
+)
+def test_what_a_supervisor_runs_out_of_is_a_passing_failure(limit: int, detail: str) -> None:
+    async def body(service: ManagedProcessService) -> tuple[ProcessResult, ProcessResult]:
+        await service.run(sh("exit 0"))
+        supervisor = tree.descendants(os.getpid())[-1].pid
+        pages = int(Path(f"/proc/{supervisor}/statm").read_text().split()[0])
+        used = pages * resource.getpagesize() if limit == resource.RLIMIT_AS else open_fds(supervisor) + 1
+        soft, hard = resource.prlimit(supervisor, limit)
+        resource.prlimit(supervisor, limit, (used, hard))
+        failed = await service.run(sh("exit 0"))
+        resource.prlimit(supervisor, limit, (soft, hard))
+        return failed, await service.run(sh("exit 0"))
+
+    failed, after = run(body)
+    assert (failed.ending, failed.failure) == (Ending.SPAWN_FAILED, Failure.TRANSIENT)
+    assert detail in failed.detail
     assert after.exit_code == 0
 
 
