@@ -112,7 +112,9 @@ class Scheduler:
             settings.reconcile_interval_us,
         )
         self._plugins = plugins
-        self.submission = JobSubmissionService(self._driver, journal, self.executors, self._attempts, settings)
+        self.submission = JobSubmissionService(
+            self._driver, journal, self.executors, self._attempts, settings, saved.last_job
+        )
         recovery = Recovery(core)
         row = GenerationRow(generation, wall_us(), clock.boot, clock.offset_us)
         await self._driver.start(first_events(settings.core, generation, clock.now_us()), row)
@@ -132,8 +134,11 @@ class Scheduler:
     async def drain(self) -> None:
         """Take no more jobs, start none of those that wait, and return when none runs any more."""
         self.submission.closed = True
-        await self.pause()
-        await self._attempts.none_left.wait()
+        self._driver.set_paused(True)
+        ends = [asyncio.ensure_future(event.wait()) for event in (self._attempts.none_left, self._driver.broken)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
 
     async def close(self, mode: StopMode = StopMode.DRAIN) -> None:
         """Stop for good: let running attempts end, or interrupt them. What waits is there at the next start.
@@ -165,6 +170,7 @@ class Scheduler:
             self.observers.close()
             if self._processes is not None:
                 await self._processes.close()
+            self._attempts.release_all()
             self._journal.close()
 
     # Jobs.

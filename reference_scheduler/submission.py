@@ -47,7 +47,13 @@ class JobSubmissionService:
     """
 
     def __init__(
-        self, driver: LiveDriver, journal: Journal, executors: ExecutorRegistry, attempts: Attempts, settings: Settings
+        self,
+        driver: LiveDriver,
+        journal: Journal,
+        executors: ExecutorRegistry,
+        attempts: Attempts,
+        settings: Settings,
+        last_job: int,
     ) -> None:
         self.settings = settings
         self.closed = False
@@ -55,7 +61,7 @@ class JobSubmissionService:
         self._journal = journal
         self._executors = executors
         self._attempts = attempts
-        self._last_job = journal.load().last_job
+        self._last_job = last_job
         self._keys: dict[str, _Submission] = {}
 
     async def submit(self, request: JobRequest) -> str:

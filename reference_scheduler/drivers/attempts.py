@@ -120,6 +120,11 @@ class Attempts:
                 live.stop.set_hurry()
             live.stop.set(StopReason.SHUTDOWN)
 
+    def release_all(self) -> None:
+        """Give back what attempts hold that did not come to an end, when everything ends."""
+        for live in list(self._live.values()):
+            live.permit.release()
+
     def expire_leases(self) -> None:
         """Take the token from every attempt that was silent for too long, and stop it."""
         now_us = monotonic_ns() // 1000

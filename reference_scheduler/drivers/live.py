@@ -88,6 +88,7 @@ class LiveDriver:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._inbox: deque[Intent] = deque()
         self._held: list[Intent] = []
+        self._handled: list[Intent] = []
         self._retry_us = 0
         self._no_tick_before_us = 0
         self._core_is_ahead = False
@@ -95,7 +96,9 @@ class LiveDriver:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._news = asyncio.Event()
         self._stopping = False
+        self._over = ""
         self._task: asyncio.Task[None] | None = None
+        self.broken = asyncio.Event()
 
     # From outside.
 
@@ -110,7 +113,10 @@ class LiveDriver:
         self.post(Command(lambda at_us: None if paused else Tick(at=at_us)))
 
     def post(self, intent: Intent) -> None:
-        """Have ``intent`` handled, after all that was posted before."""
+        """Have ``intent`` handled, after all that was posted before; when the driver has ended it is refused."""
+        if self._over:
+            intent.refused(SchedulerStopping(self._over))
+            return
         self._inbox.append(intent)
         self._wake(intent.wake)
 
@@ -142,13 +148,21 @@ class LiveDriver:
         pending = self._handle([(None, event) for event in events])
         pending.batch.generation = generation
         pending.batch.state = State(self._number, self.core.snapshot())
-        await self._write(pending.batch)
+        try:
+            await self._write(pending.batch)
+        except BaseException:
+            self._writer.shutdown()
+            raise
         self._act(pending)
         self._task = self._loop.create_task(self._run(), name="scheduler")
-        self._task.add_done_callback(self._broke_off)
+        self._task.add_done_callback(self._end)
 
     async def stop(self) -> None:
-        """Handle what was posted, write the last state, and end. Whatever follows is lost."""
+        """Handle what was posted, write the last state, and end.
+
+        Raises:
+            Exception: what the loop broke off with.
+        """
         self._stopping = True
         self._wake(WakeReason.MANUAL)
         try:
@@ -186,6 +200,7 @@ class LiveDriver:
         intents, self._held = self._held, []
         while self._inbox and len(intents) < MAX_BATCH:
             intents.append(self._inbox.popleft())
+        self._handled = intents
         chosen: list[tuple[Intent | None, Event]] = []
         for intent in intents:
             try:
@@ -226,7 +241,8 @@ class LiveDriver:
             change = change_of(core, name, batch.wall_us)
             if change is not None and name in new:
                 row = batch.jobs[new[name]]
-                batch.jobs[new[name]] = replace(row, state=change.state, ended_us=change.ended_us)
+                attempts = change.attempts or 0
+                batch.jobs[new[name]] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
             elif change is not None:
                 batch.changes.append(change)
         self._since_state += len(steps)
@@ -251,6 +267,7 @@ class LiveDriver:
             self._undo(pending, error)
         else:
             self._act(pending)
+        self._handled = []
 
     async def _write(self, batch: Batch) -> None:
         await self._loop.run_in_executor(self._writer, self._journal.commit, batch)
@@ -365,14 +382,16 @@ class LiveDriver:
         held = {(job.spec.id, job.attempts) for job in self.core.running()}
         invariant(held == self._attempts.tokens(), "attempts and permits differ", held, self._attempts.tokens())
 
-    def _broke_off(self, task: asyncio.Task[None]) -> None:
-        """Tell all who wait that there is nothing to wait for: the loop has ended."""
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Tell all who wait that nothing more will come, and whoever runs to stop if this was not wanted."""
         error = None if task.cancelled() else task.exception()
-        if error is None:
-            return
-        self._attempts.stop_all()
-        for intent in (*self._held, *self._inbox):
-            intent.refused(SchedulerStopping(f"the scheduler broke off: {type(error).__name__}: {error}"))
-        for futures in list(self._waiters.values()):
-            for future in list(futures):
-                future.set_exception(SchedulerStopping(f"the scheduler broke off: {type(error).__name__}: {error}"))
+        self._over = "the scheduler has stopped"
+        if error is not None:
+            self._over = f"the scheduler broke off: {type(error).__name__}: {error}"
+            self.broken.set()
+            self._attempts.stop_all()
+        for intent in (*self._handled, *self._held, *self._inbox):
+            intent.refused(SchedulerStopping(self._over))
+        for future in [future for waiting in self._waiters.values() for future in waiting]:
+            if not future.done():
+                future.set_exception(SchedulerStopping(self._over))

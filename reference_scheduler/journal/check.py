@@ -10,8 +10,9 @@ import msgspec
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.snapshot import Outcome
-from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
+from reference_scheduler.errors import JournalDamaged, JournalError, JournalLocked, JournalUnavailable
 from reference_scheduler.journal.base import GENESIS
+from reference_scheduler.journal.lock import JournalLock
 from reference_scheduler.journal.schema import VERSION
 from reference_scheduler.journal.sqlite import connect, mapped_errors, read_log, read_states
 from reference_scheduler.journal.state import Plugins
@@ -46,7 +47,7 @@ def check_journal(path: Path, plugins: Plugins) -> JournalCheck:
     """
     if not path.is_file():
         raise JournalUnavailable(f"{path}: there is no such file")
-    notes = inspect_wal(path)
+    notes = _torn(path)
     connection = connect(path, read_only=True)
     try:
         with mapped_errors(path):
@@ -63,6 +64,18 @@ def check_journal(path: Path, plugins: Plugins) -> JournalCheck:
     finally:
         connection.close()
     return JournalCheck(replay.number, jobs, open_jobs, generations, tuple(problems), notes)
+
+
+def _torn(path: Path) -> tuple[str, ...]:
+    """Return what is torn at the end of the write-ahead log; of one that is written to it cannot be told."""
+    try:
+        lock = JournalLock(path)
+    except (JournalLocked, JournalUnavailable):
+        return ()
+    try:
+        return inspect_wal(path)
+    finally:
+        lock.release()
 
 
 def _pages(connection: sqlite3.Connection) -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
@@ -68,10 +69,11 @@ class SqliteJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = JournalLock(path)
-        try:
+        with ExitStack() as opened:
+            lock = JournalLock(path)
+            opened.callback(lock.release)
             self.notes = inspect_wal(path)
-            self._writer = connect(path)
+            self._writer = opened.enter_context(closing(connect(path)))
             with mapped_errors(path):
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")
@@ -79,10 +81,8 @@ class SqliteJournal:
                 migrate(self._writer)
                 self.owner = _owner(self._writer)
                 self._mark, self._number = last_mark(self._writer)
-            self._reader = connect(path)
-        except BaseException:
-            self._lock.release()
-            raise
+            self._reader = opened.enter_context(closing(connect(path)))
+            self._opened = opened.pop_all()
         self._path = path
 
     def commit(self, batch: Batch) -> None:
@@ -195,9 +195,7 @@ class SqliteJournal:
 
     def close(self) -> None:
         """See :meth:`Journal.close`."""
-        self._reader.close()
-        self._writer.close()
-        self._lock.release()
+        self._opened.close()
 
 
 def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
@@ -206,7 +204,12 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     Raises:
         JournalUnavailable: it cannot be opened.
     """
-    mode = "ro" if read_only else "rwc"
+    mode = "ro" if read_only else "rw"
+    try:
+        if not read_only:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what jobs are given is nobody else's business
+    except OSError as error:
+        raise JournalUnavailable(f"{path}: {error.strerror}") from error
     with mapped_errors(path):
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",

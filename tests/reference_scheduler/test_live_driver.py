@@ -28,10 +28,14 @@ from reference_scheduler import clock
 from reference_scheduler.clock import Clock
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode
 from reference_scheduler.core.model import AttemptState, Backoff, Config, Failure, Idempotency, JobState, RetryPolicy
-from reference_scheduler.errors import NoSuchJob
+from reference_scheduler.errors import JournalDamaged, NoSuchJob, SchedulerStopping
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason
-from reference_scheduler.journal.base import GenerationRow, Saved
+from reference_scheduler.journal.base import Batch, GenerationRow, Saved
+from reference_scheduler.journal.check import check_journal
+from reference_scheduler.journal.memory import MemoryJournal
+from reference_scheduler.journal.state import Plugins
 from reference_scheduler.observers import Gap, Notice
+from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
@@ -507,3 +511,102 @@ def test_time_goes_on_over_a_restart_and_not_back_over_a_boot(monkeypatch: pytes
 def test_the_first_start_has_a_time_of_its_own() -> None:
     first = Clock.resumed(Saved(None, [], None, 0, 0), 0)
     assert 0 <= first.now_us() < 3600 * SECOND_US
+
+
+# What goes wrong inside.
+
+
+class Breaking(MemoryJournal):
+    """A journal that turns out to be damaged at one commit."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+
+    def commit(self, batch: Batch) -> None:
+        """Break at the commit that was named."""
+        self._left -= 1
+        if self._left == 0:
+            raise JournalDamaged("a page is not what it was")
+        super().commit(batch)
+
+
+@on_loop
+async def test_when_the_journal_breaks_all_who_wait_are_told_and_what_runs_is_stopped() -> None:
+    executor = HeldExecutor()
+    scheduler = await Scheduler(settings(1), Breaking(4), [executor]).start()  # start, submission, begun
+    job = await scheduler.submit(held())
+    (context,) = await executor.begun(1)
+    waiting = asyncio.ensure_future(scheduler.wait(job.id))
+    with pytest.raises(SchedulerStopping, match="broke off: JournalDamaged: a page is not what it was"):
+        await scheduler.submit(held())
+    with pytest.raises(SchedulerStopping, match="a page is not what it was"):
+        await waiting
+    for call in (lambda: scheduler.cancel(job.id), lambda: scheduler.submit(held()), lambda: scheduler.pause("q")):
+        with pytest.raises(SchedulerStopping):
+            await call()
+    assert context.stop.reason is StopReason.SHUTDOWN
+    with pytest.raises(JournalDamaged):
+        await scheduler.close()
+    assert not context.permit.live
+
+
+@on_loop
+async def test_a_journal_that_breaks_at_the_start_is_the_error_of_the_start() -> None:
+    with pytest.raises(JournalDamaged):
+        await Scheduler(settings(1), Breaking(1), [HeldExecutor()]).start()
+
+
+@on_loop
+async def test_after_the_end_nothing_hangs() -> None:
+    scheduler, _ = await world()
+    job = await scheduler.submit(JobRequest(kind="at_once"))
+    await scheduler.wait(job.id, TIMEOUT_S)
+    await scheduler.close()
+    with pytest.raises(SchedulerStopping, match="the scheduler has stopped"):
+        await scheduler.cancel(job.id)
+    await scheduler.close()
+
+
+# What is forgotten.
+
+
+@on_loop
+async def test_of_what_ended_only_the_latest_is_kept_also_in_memory_and_in_a_recording(tmp_path: Path) -> None:
+    path, log = tmp_path / "j.db", tmp_path / "x.replay"
+    scheduler = await Scheduler(settings(64, keep_ended=50), path, [AtOnceExecutor(), HeldExecutor()]).start()
+    scheduler.record_start(log)
+    kept = await scheduler.submit(held(key="kept"))
+    for _ in range(4):
+        outcomes = await scheduler.submit_many([JobRequest(kind="at_once", queue="q")] * 500)
+        last = [outcome for outcome in outcomes if isinstance(outcome, str)][-1]
+        await scheduler.wait(last, TIMEOUT_S)
+        while any(job.state is JobState.QUEUED for job in scheduler.jobs(limit=1000)):
+            await asyncio.sleep(0)
+    assert scheduler.get(kept.id).state is JobState.RUNNING
+    assert len(scheduler.jobs(limit=10_000)) < 2000
+    with pytest.raises(NoSuchJob, match="or it ended long ago and was forgotten"):
+        scheduler.get("2")
+    again = await scheduler.submit(held(key="kept"))
+    assert again.id == kept.id
+    await scheduler.close(StopMode.INTERRUPT)
+    assert check_journal(path, Plugins()).problems == ()
+    with log.open("rb") as stream:
+        found = verify(stream)
+    assert (found.same, found.sessions > 1) == (True, True)
+    async with Scheduler(settings(1), path, [AtOnceExecutor()]) as later:
+        assert int((await later.submit(JobRequest(kind="at_once"))).id) == 2002
+
+
+def kill_itself() -> JobRequest:
+    return JobRequest(kind="shell", payload={"script": "kill -9 $$"})
+
+
+@on_loop
+async def test_after_50_kills_the_capacity_is_full() -> None:
+    async with Scheduler(settings(4)) as scheduler:
+        outcomes = await scheduler.submit_many([kill_itself()] * 50)
+        views = [await scheduler.wait(str(outcome), TIMEOUT_S) for outcome in outcomes]
+        assert {(view.state, view.exit_code) for view in views} == {(JobState.FAILED, None)}
+        assert {scheduler.attempts(view.id)[0].signal for view in views} == {9}
+        assert not any(scheduler.snapshot().budget.used)
