@@ -23,15 +23,24 @@ __all__ = [
     "Progress",
     "StopReason",
     "StopSignal",
+    "one_line",
     "require_permit",
     "stopped_state",
 ]
+
+
+MAX_DETAIL = 1000
 
 
 class PermitRequiredError(SchedulerError):
     """An executor was asked to run an attempt that holds no permit."""
 
     code = "permit_required"
+
+
+def one_line(text: str) -> str:
+    """Return the first line of ``text``, not too long, and such that it can be written everywhere."""
+    return text.encode(errors="backslashreplace").decode().partition("\n")[0][:MAX_DETAIL]
 
 
 class StopReason(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from reference_scheduler.executors.base import (
     AttemptResult,
     Progress,
     StopReason,
+    one_line,
     require_permit,
     stopped_state,
 )
@@ -109,7 +110,7 @@ class SubagentExecutor:
         work: asyncio.Future[Any]
         end: Callable[[], object]
         if is_async:
-            work = asyncio.ensure_future(bound())
+            work = asyncio.ensure_future(_finish(bound))
             end = work.cancel
         else:
             thread = self._threads.submit(bound)
@@ -126,6 +127,14 @@ class SubagentExecutor:
         return _stopped(asked[0]) if asked else _result(work)
 
 
+async def _finish(bound: Callable[[], Awaitable[Any]]) -> Any:
+    """Let a callable that exits end itself and nothing else."""
+    try:
+        return await bound()
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
 def _stopped(reason: StopReason) -> AttemptResult:
     return AttemptResult(stopped_state(reason), detail=f"stopped: {reason}")
 
@@ -136,9 +145,9 @@ def _result(work: asyncio.Future[Any]) -> AttemptResult:
         size = len(msgspec.json.encode(value))
     except asyncio.CancelledError:
         return AttemptResult(AttemptState.FAILED, failure=Failure.EXECUTION, detail="it cancelled itself")
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         failure = next((failure for kind, failure in FAILURES if isinstance(error, kind)), Failure.EXECUTION)
-        detail = f"{type(error).__name__}: {error}".splitlines()[0]
+        detail = one_line(f"{type(error).__name__}: {error}")
         return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
     if size > MAX_VALUE_BYTES:
         detail = f"it returned {size} bytes of JSON, at most {MAX_VALUE_BYTES} are kept"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from os import fsencode
 
 INHERITED: tuple[str, ...] = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM")
 """What passes from the scheduler's own environment, as patterns."""
@@ -30,10 +31,24 @@ MARK = "SPAWNGATE_"
 """How the variables begin that say whose a process is."""
 
 
+def is_text(text: str) -> bool:
+    """Return whether a process can be given ``text``."""
+    try:
+        return b"\0" not in fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def check_text(where: str, text: str) -> None:
+    """Raise ValueError, beginning with ``where``, unless a process can be given ``text``."""
+    if not is_text(text):
+        raise ValueError(f"{where}: no process can be given a NUL or what has no bytes: {text!a:.80}")
+
+
 def refusal(name: str) -> str:
     """Return why a variable called ``name`` is never given to a job, "" if it may be."""
     upper = name.upper()
-    if not name or "=" in name or "\0" in name:
+    if not name or "=" in name or not is_text(name):
         return "is no name of a variable"
     if upper.startswith(MARK):
         return "is set by the scheduler itself"
@@ -53,25 +68,27 @@ def check_environment(extra: Mapping[str, str]) -> None:
     for name, value in extra.items():
         if reason := refusal(name):
             raise ValueError(f"env: {name} {reason}")
-        if "\0" in value:
-            raise ValueError(f"env: {name}: no process can be given a NUL character")
+        check_text(f"env: {name}", value)
 
 
-def inherited_environment(source: Mapping[str, str], patterns: Iterable[str] = INHERITED) -> dict[str, str]:
+def inherited_environment(source: Mapping[str, str], patterns: Iterable[str] = INHERITED) -> dict[bytes, bytes]:
     """Return what of ``source`` matches one of ``patterns`` and may be given to jobs."""
     wanted = tuple(patterns)
     return {
-        name: value
+        fsencode(name): fsencode(value)
         for name, value in source.items()
         if any(fnmatchcase(name, pattern) for pattern in wanted) and not refusal(name)
     }
 
 
-def child_environment(base: Mapping[str, str], extra: Mapping[str, str], marks: Mapping[str, str]) -> dict[str, str]:
+def child_environment(
+    base: Mapping[bytes, bytes], extra: Mapping[str, str], marks: Mapping[str, str]
+) -> dict[bytes, bytes]:
     """Return the environment of a job: ``base``, over it ``extra``, over both ``marks``, named without :data:`MARK`.
 
     Raises:
         ValueError: see :func:`check_environment`.
     """
     check_environment(extra)
-    return {**base, **extra, **{MARK + name: value for name, value in marks.items()}}
+    marked = {MARK + name: value for name, value in marks.items()}
+    return {**base, **{fsencode(name): fsencode(value) for name, value in (*extra.items(), *marked.items())}}

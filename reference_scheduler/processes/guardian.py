@@ -66,14 +66,19 @@ class Guardian:
             return False
         what, pid = REQUEST.unpack(data)
         if what == SUPERVISE:
-            os.set_inheritable(fds[0], False)  # a descriptor that is received comes as one to be passed on
-            self._supervise(socket.socket(fileno=fds[0]))
+            for fd in fds:  # none, if this process may not have one more
+                os.set_inheritable(fd, False)  # a descriptor that is received comes as one to be passed on
+                self._supervise(socket.socket(fileno=fd))
         else:
             self._settling.append(pid)
         return True
 
     def _supervise(self, control: socket.socket) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            control.close()  # which tells the scheduler
+            return
         if pid == 0:
             try:
                 os.close(self._life_held)
@@ -126,7 +131,8 @@ def main() -> None:
     if group:
         join(group)
     tree.adopt_orphans()
-    Guardian(control, scheduler_pid).serve()
+    with contextlib.suppress(ProcessLookupError):  # the scheduler has ended already
+        Guardian(control, scheduler_pid).serve()
     if group:
         join(os.path.dirname(group))  # noqa: PTH120 - less to import
         with contextlib.suppress(OSError):

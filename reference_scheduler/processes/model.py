@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from reference_scheduler.core.model import MAX_TIME_US, SECOND_US, Failure, check_bounds
+from reference_scheduler.processes.environment import check_text
 from reference_scheduler.processes.supervisor import Ending as Ending
 
 MAX_KEPT_BYTES = 1 << 26
@@ -35,9 +36,9 @@ class ProcessSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0]:
             raise ValueError("argv: needs a program, got nothing")
-        for name, texts in (("argv", self.argv), ("cwd", (self.cwd,))):
-            if any("\0" in text for text in texts):
-                raise ValueError(f"{name}: no process can be given a NUL character")
+        for text in self.argv:
+            check_text("argv", text)
+        check_text("cwd", self.cwd)
         check_bounds("timeout_us", self.timeout_us or 0, 0, MAX_TIME_US)
         check_bounds("grace_us", self.grace_us, 0, MAX_TIME_US)
         check_bounds("max_output_bytes", self.max_output_bytes or 0, 0, MAX_TIME_US)

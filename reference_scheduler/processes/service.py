@@ -54,7 +54,7 @@ class RunningProcess:
     def __init__(self, marks: Mapping[str, str], on_refused: Refused | None) -> None:
         self.result: asyncio.Future[ProcessResult] = asyncio.get_running_loop().create_future()
         self.marks = marks
-        self._on_refused = on_refused
+        self.on_refused = on_refused
         self._supervisor: _Supervisor | None = None
 
     def stop(self, grace_us: int) -> None:
@@ -77,8 +77,8 @@ class RunningProcess:
         """Take in what the supervisor says."""
         if what == "ended":
             self.end(_result(Report(*message)))
-        elif self._on_refused:
-            self._on_refused(*message)
+        elif self.on_refused:
+            self.on_refused(*message)
 
     def end(self, result: ProcessResult) -> None:
         """Settle the result."""
@@ -125,7 +125,7 @@ class ManagedProcessService:
         marks = marks or {}
         env = child_environment(self._environment, spec.env, marks)
         order = Order(
-            *(spec.argv, env, spec.cwd, spec.timeout_us, spec.grace_us),
+            *(tuple(map(os.fsencode, spec.argv)), env, os.fsencode(spec.cwd), spec.timeout_us, spec.grace_us),
             *(spec.head_bytes, spec.tail_bytes, spec.max_output_bytes),
         )
         running = RunningProcess(marks, on_refused)
@@ -135,6 +135,8 @@ class ManagedProcessService:
             running.end(_spawn_failed(error.errno or 0, f"no supervisor: {error.strerror}"))
         else:
             running.begin(supervisor, order)
+            if supervisor.is_lost:
+                self.lost(supervisor)
         return running
 
     async def run(self, spec: ProcessSpec, marks: Mapping[str, str] | None = None) -> ProcessResult:
@@ -175,6 +177,7 @@ class ManagedProcessService:
         former = self._guardian
         if former and former.ended:
             await former.gone
+            self._check_open()
         if self._guardian is None or self._guardian.ended:
             self._guardian = _Guardian()
         return self._guardian
@@ -204,8 +207,11 @@ class ManagedProcessService:
         """Report the end of a process that lost its supervisor, once everything it started is gone."""
         if self._guardian:
             await self._guardian.settle(supervisor_pid)
-        if running.marks:
-            await strays.end(lambda marks: marks == running.marks)
+        if not supervisor_pid:
+            running.end(_spawn_failed(errno.EAGAIN, "no supervisor: the guardian could not make one"))
+            return
+        while running.marks and (await strays.end(lambda marks: marks == running.marks, running.on_refused)).refused:
+            await asyncio.sleep(strays.MAX_PAUSE_S)
         detail = "its supervisor is gone: killed, or ended with the guardian"
         running.end(ProcessResult(Ending.SUPERVISOR_LOST, failure=Failure.TRANSIENT, detail=detail))
 
@@ -216,6 +222,7 @@ class _Supervisor(asyncio.Protocol):
     def __init__(self, service: ManagedProcessService) -> None:
         self.running: RunningProcess | None = None
         self.pid = 0
+        self.is_lost = False
         self._service = service
         self._splitter = wire.Splitter()
         self._transport: asyncio.WriteTransport | None = None
@@ -236,6 +243,7 @@ class _Supervisor(asyncio.Protocol):
                 running.told(*message)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
         self._service.lost(self)
 
     def send(self, message: Any) -> None:
@@ -272,14 +280,18 @@ class _Guardian:
                 str(self._group or ""),
                 IMPORT_ROOT,
             ]
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,
-                pass_fds=[theirs.fileno()],
-            )
+            try:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    cwd="/",
+                    start_new_session=True,
+                    pass_fds=[theirs.fileno()],
+                )
+            except OSError:
+                self._socket.close()
+                raise
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._read)
 

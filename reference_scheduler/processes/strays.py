@@ -6,12 +6,12 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from reference_scheduler.processes import cgroup, tree
 from reference_scheduler.processes.environment import MARK
 
-RETRY_S = 0.02
-MAX_RETRY_S = 1.0
+PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
 
 Marks = Mapping[str, str]
 Refused = Callable[[int, str], None]
@@ -39,23 +39,30 @@ def find(is_stray: Callable[[Marks], bool]) -> list[tree.Process]:
     return list(found.values())
 
 
-async def end(is_stray: Callable[[Marks], bool], on_refused: Refused | None = None) -> int:
-    """Kill what :func:`find` finds until nothing is left; return how many processes that were."""
-    ended: set[tuple[int, int]] = set()
+class Ended(NamedTuple):
+    """How many processes were killed, and how many could not be."""
+
+    killed: int
+    refused: int
+
+
+async def end(is_stray: Callable[[Marks], bool], on_refused: Refused | None = None) -> Ended:
+    """Kill what :func:`find` finds, until nothing is left but what this process may not kill."""
+    seen: set[tuple[int, int]] = set()
     refused: set[tuple[int, int]] = set()
-    pause_s = RETRY_S
-    while found := find(is_stray):
-        ended.update(process.identity for process in found)
+    pause_s = PAUSE_S
+    while found := [process for process in find(is_stray) if process.identity not in refused]:
         for process in found:
+            seen.add(process.identity)
             try:
                 tree.send_signal(process, signal.SIGKILL)
             except PermissionError:
-                if process.identity not in refused and on_refused:
-                    on_refused(process.pid, signal.SIGKILL.name)
                 refused.add(process.identity)
+                if on_refused:
+                    on_refused(process.pid, signal.SIGKILL.name)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, MAX_RETRY_S)
-    return len(ended)
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)
+    return Ended(len(seen - refused), len(refused))
 
 
 async def end_strays(owner: str, generation: str, on_refused: Refused | None = None) -> int:
@@ -63,7 +70,6 @@ async def end_strays(owner: str, generation: str, on_refused: Refused | None = N
 
     Processes of other owners are let alone: several schedulers may share a machine. Returns how many were ended.
     """
-    ended = sum([await cgroup.end(group) for group in cgroup.left_over()])
-    return ended + await end(
-        lambda marks: marks.get("OWNER") == owner and marks.get("GENERATION") != generation, on_refused
-    )
+    in_groups = sum([await cgroup.end(group) for group in cgroup.left_over()])
+    marked = await end(lambda marks: marks.get("OWNER") == owner and marks.get("GENERATION") != generation, on_refused)
+    return in_groups + marked.killed

@@ -23,6 +23,7 @@ from reference_scheduler.processes.output import Drain
 
 PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
 """Between two rounds of killing; each pause is twice as long as the one before."""
+MAX_WAIT_MS = 1 << 30
 CHUNK_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
 
@@ -42,9 +43,9 @@ class Ending(StrEnum):
 class Order(NamedTuple):
     """What the scheduler asks for; see :class:`reference_scheduler.processes.service.ProcessSpec`."""
 
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
+    argv: tuple[bytes, ...]
+    env: Mapping[bytes, bytes]
+    cwd: bytes
     timeout_us: int | None
     grace_us: int
     head_bytes: int
@@ -240,7 +241,7 @@ class Attempt:
         until = deadline if self._kill_at is None else self._kill_at
         if until is None:
             return None
-        return max(0, int(1000 * (until - time.monotonic())) + 1)
+        return min(max(0, int(1000 * (until - time.monotonic())) + 1), MAX_WAIT_MS)
 
     def _take(self, ready: list[int]) -> None:
         for fd in ready:
@@ -283,7 +284,7 @@ class Attempt:
         )
 
 
-def spawn(argv: tuple[str, ...], env: Mapping[str, str], stdout: int, stderr: int) -> int:
+def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stderr: int) -> int:
     """Start ``argv`` in a session of its own with nothing but its three standard streams; return the pid.
 
     A program without a slash is looked for in the PATH of ``env``, from the working directory of this process.
@@ -310,16 +311,17 @@ def spawn(argv: tuple[str, ...], env: Mapping[str, str], stdout: int, stderr: in
     raise refused
 
 
-def _candidates(program: str, env: Mapping[str, str]) -> Iterator[str]:
-    if "/" in program:
+def _candidates(program: bytes, env: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    if b"/" in program:
         yield program
     else:
-        for folder in env.get("PATH", os.defpath).split(os.pathsep):
+        for folder in env.get(b"PATH", os.defpath.encode()).split(b":"):
             yield os.path.join(folder, program)  # noqa: PTH118 - paths are what the system gives
 
 
 def _explain(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+    name = os.fsencode(error.filename or b"").decode(errors="backslashreplace")
+    return f"{name}: {error.strerror}" if name else f"{error.strerror}"
 
 
 def wake_on_child() -> int:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from executor_world import Driver, attempt, until
 from process_world import new_token, run
@@ -313,15 +314,30 @@ def test_a_callable_reports_progress_from_its_thread() -> None:
         (ConnectionResetError("no"), Failure.TRANSIENT),
         (TimeoutError("no"), Failure.TIMEOUT),
         (RuntimeError("no"), Failure.EXECUTION),
+        (SystemExit("no"), Failure.EXECUTION),
+        (KeyboardInterrupt("no"), Failure.EXECUTION),
     ],
 )
-def test_what_a_callable_raises_says_what_kind_of_failure_it_is(error: Exception, failure: Failure) -> None:
+def test_what_a_callable_raises_says_what_kind_of_failure_it_is(error: BaseException, failure: Failure) -> None:
     def work(call: Call) -> None:
         raise error
 
-    result = run_callable(work, {})
-    assert (result.state, result.failure) == (AttemptState.FAILED, failure)
-    assert result.detail == f"{type(error).__name__}: no"
+    async def work_async(call: Call) -> None:
+        raise error
+
+    for function in (work, work_async):
+        result = run_callable(function, {})
+        assert (result.state, result.failure) == (AttemptState.FAILED, failure)
+        assert result.detail.endswith(f"{type(error).__name__}: no")
+
+
+def test_what_a_callable_says_can_always_be_written() -> None:
+    def work(call: Call) -> None:
+        raise LookupError("\ud800" + "x" * 5000 + "\n")
+
+    detail = run_callable(work, {}).detail
+    assert detail == ("LookupError: \\ud800" + "x" * 5000)[:1000]
+    msgspec.json.encode(detail)
 
 
 @pytest.mark.parametrize(("value", "detail"), [({1j}, "TypeError: "), ("x" * (1 << 18), "it returned 262146 bytes")])

@@ -51,13 +51,13 @@ def test_a_job_sees_what_is_allowed_what_it_asked_for_and_whose_it_is(monkeypatc
 def test_a_secret_or_a_command_is_refused_also_when_it_is_asked_for(name: str) -> None:
     with pytest.raises(ValueError, match=r"looks like a secret|makes other programs run code"):
         child_environment({}, {name: "x"}, {})
-    assert inherited_environment({name: "x", "A": "1"}, ["*"]) == {"A": "1"}
+    assert inherited_environment({name: "x", "A": "1"}, ["*"]) == {b"A": b"1"}
 
 
 @pytest.mark.parametrize("name", ["CI", "PYTHONPATH", "GIT_AUTHOR_NAME", "KEYBOARD", "MONKEYPATCH", "PSALM", "AUTHOR"])
 def test_ordinary_names_may_be_asked_for(name: str) -> None:
     assert refusal(name) == ""
-    assert child_environment({}, {name: "x"}, {}) == {name: "x"}
+    assert child_environment({b"A": b"1"}, {name: "x"}, {}) == {b"A": b"1", name.encode(): b"x"}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,8 @@ def test_ordinary_names_may_be_asked_for(name: str) -> None:
         ({"A=B": "x"}, "A=B is no name of a variable"),
         ({"A\0": "x"}, "is no name of a variable"),
         ({"A": "x\0"}, "A: no process can be given a NUL"),
+        ({"A": "\ud800"}, "A: no process can be given .* has no bytes"),
+        ({"\ud800": "x"}, "is no name of a variable"),
         ({"SPAWNGATE_JOB": "x"}, "SPAWNGATE_JOB is set by the scheduler itself"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from process_world import named, new_token, open_fds, run, run_one, sh
 
-from reference_scheduler.core.model import Failure
+from reference_scheduler.core.model import MAX_TIME_US, Failure
 from reference_scheduler.processes import tree
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import (
@@ -41,6 +41,11 @@ def sleeper(token: str, **options: object) -> ProcessSpec:
 
 
 # How it ends.
+
+
+def test_the_longest_timeout_is_no_trouble() -> None:
+    spec = sh("sleep 0.01; exit 3", timeout_us=MAX_TIME_US, grace_us=MAX_TIME_US)
+    assert run_one(spec).exit_code == 3
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
@@ -219,6 +224,7 @@ def test_a_program_is_looked_for_in_the_path_it_is_given(tmp_path: Path) -> None
         ({"argv": ()}, "argv: needs a program"),
         ({"argv": ("",)}, "argv: needs a program"),
         ({"argv": ("a", "b\0")}, "argv: no process can be given a NUL"),
+        ({"argv": ("a", "\ud800")}, r"argv: no process can be given .* has no bytes: '\\ud800'"),
         ({"cwd": "/a\0"}, "cwd: no process can be given a NUL"),
         ({"timeout_us": -1}, "timeout_us must be between"),
         ({"grace_us": -1}, "grace_us must be between"),
@@ -242,6 +248,7 @@ def test_what_no_process_can_be_is_refused(change: dict[str, object], message: s
         (("/no/such/program",), "/", Failure.VALIDATION, "/no/such/program: No such file or directory"),
         (("/tmp",), "/", Failure.PERMISSION, "/tmp: Permission denied"),
         ((__file__,), "/", Failure.PERMISSION, f"{__file__}: Permission denied"),
+        (("/no/\udcff",), "/", Failure.VALIDATION, r"/no/\xff: No such file or directory"),
         (("/bin/true",), "/no/such/folder", Failure.VALIDATION, "/no/such/folder: No such file or directory"),
         (("/bin/true",), __file__, Failure.VALIDATION, f"{__file__}: Not a directory"),
         (("/bin/true", "x" * (1 << 18)), "/", Failure.VALIDATION, "/bin/true: Argument list too long"),
@@ -256,23 +263,61 @@ def test_what_cannot_be_started_is_a_result(argv: tuple[str, ...], cwd: str, fai
     assert after.exit_code == 0
 
 
-def test_running_out_of_descriptors_is_a_passing_failure() -> None:
+@pytest.mark.parametrize("spare", [0, 1, 2, 3])
+def test_running_out_of_descriptors_is_a_passing_failure(spare: int) -> None:
+    """With none to spare no socket can be made, with more not what the guardian needs."""
+
     async def body(service: ManagedProcessService) -> tuple[ProcessResult, ProcessResult]:
-        await service.run(sh("exit 0"))
-        held = await service.start(sh("read line"))  # ends at once, and still the idle supervisor is taken
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (open_fds() - 1, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_fds() - 1 + spare, hard))
         try:
             failed = await service.run(sh("exit 0"))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await held.wait()
         return failed, await service.run(sh("exit 0"))
 
     failed, after = run(body)
     assert (failed.ending, failed.failure) == (Ending.SPAWN_FAILED, Failure.TRANSIENT)
     assert "Too many open files" in failed.detail
     assert after.exit_code == 0
+
+
+def test_a_guardian_that_cannot_take_a_socket_is_a_passing_failure() -> None:
+    async def body(service: ManagedProcessService) -> tuple[ProcessResult, ProcessResult]:
+        await service.run(sh("exit 0"))
+        held = await service.start(sh("sleep 600"))  # so that another supervisor is needed
+        (guardian,) = [process.pid for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        soft, hard = resource.prlimit(guardian, resource.RLIMIT_NOFILE)
+        resource.prlimit(guardian, resource.RLIMIT_NOFILE, (open_fds(guardian), hard))
+        failed = await service.run(sh("exit 0"))
+        resource.prlimit(guardian, resource.RLIMIT_NOFILE, (soft, hard))
+        after = await service.run(sh("exit 0"))
+        held.stop(0)
+        await held.wait()
+        return failed, after
+
+    failed, after = run(body)
+    assert (failed.ending, failed.failure) == (Ending.SPAWN_FAILED, Failure.TRANSIENT)
+    assert failed.detail == "no supervisor: the guardian could not make one"
+    assert after.exit_code == 0
+
+
+def test_a_service_that_is_closed_while_it_has_no_guardian_starts_none() -> None:
+    async def body() -> None:
+        service = ManagedProcessService()
+        await service.run(sh("exit 0"))
+        held = await service.start(sh("sleep 600"))
+        (guardian,) = [process.pid for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        os.kill(guardian, signal.SIGKILL)
+        await held.wait()
+        starting = [asyncio.ensure_future(service.run(sh("exit 0"))) for _ in range(3)]
+        for _ in range(2):
+            await asyncio.sleep(0)
+        await service.close()
+        assert len(await asyncio.gather(*starting, return_exceptions=True)) == 3
+
+    asyncio.run(body())
+    assert tree.descendants(os.getpid()) == []
 
 
 @pytest.mark.parametrize(

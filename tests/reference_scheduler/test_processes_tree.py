@@ -7,6 +7,7 @@ import ctypes
 import os
 import select
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -340,3 +341,29 @@ def test_a_kill_that_is_refused_is_told_and_the_attempt_goes_on() -> None:
         assert (word, name, [int(pid)]) == ("refused", "SIGTERM", named(token))
         os.kill(int(pid), signal.SIGINT)
         assert next(lines).split() == ["output_limit", str(int(signal.SIGINT))]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")
+def test_recovery_does_not_wait_for_what_it_may_not_kill() -> None:
+    read, write = os.pipe()
+
+    def body() -> None:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_KILL, 0, 0, 0)
+        code = "import os, time; os.setuid(65534); print(flush=True); time.sleep(600)"
+        env = {"SPAWNGATE_OWNER": "me", "SPAWNGATE_GENERATION": "1"}
+        recover = (
+            "import asyncio, sys; from reference_scheduler.processes.strays import end_strays;"
+            "print(asyncio.run(end_strays('me', '2', lambda pid, name: print(pid, name))), flush=True)"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE) as stray:
+            assert stray.stdout
+            stray.stdout.readline()
+            os.write(write, f"{stray.pid}\n".encode())
+            subprocess.run([sys.executable, "-c", recover], stdout=write, check=True)
+
+    with scheduler(body), os.fdopen(read) as lines:
+        os.close(write)
+        pid = int(next(lines))
+        assert next(lines).split() == [str(pid), "SIGKILL"]
+        assert next(lines) == "0\n"
+        os.kill(pid, signal.SIGKILL)
