@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Iterator
@@ -92,17 +91,17 @@ def _run_by(client: Client, request: JobRequest) -> None:
 
 def _run_observed(client: Client, request: JobRequest, job: JobView) -> None:
     """Run the job here, for the service only records what it would have decided."""
-    from reference_scheduler.service.embedded import run_observed
+    from reference_scheduler.service.embedded import run_here, run_observed
 
-    ran = asyncio.run(run_observed(request, job.id))
-    if ran.result is not None:
-        client.report(job.id, ran.result)
+    ran = run_here(lambda signals: run_observed(signals, request, job.id))
+    result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
+    client.report(job.id, result)
     view = client.wait(job.id)
-    _exit(SIGNALLED + ran.caught if ran.caught else exit_status(view, ran.result), ran.result, view)
+    _exit(SIGNALLED + ran.caught if ran.caught else exit_status(view, result), result, view)
 
 
 def _run_alone(request: JobRequest) -> None:
-    from reference_scheduler.service.embedded import run_alone
+    from reference_scheduler.service.embedded import run_alone, run_here
 
     if request.key:
         raise Stopped("--key: only a scheduler that stays can know keys: start one with refsched serve", NOT_RUN)
@@ -113,9 +112,9 @@ def _run_alone(request: JobRequest) -> None:
     def say(line: str) -> None:
         click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
 
-    ran = asyncio.run(run_alone(request, settings, directory, say))
-    assert ran.view is not None
-    _exit(SIGNALLED + ran.caught if ran.caught else exit_status(ran.view, ran.result), ran.result, ran.view)
+    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say))
+    status = SIGNALLED + ran.caught if ran.caught or ran.view is None else exit_status(ran.view, ran.result)
+    _exit(status, ran.result, ran.view)
 
 
 def _exit(status: int, result: AttemptResult | None, view: JobView | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -27,14 +27,49 @@ START_WITHIN_US = 10 * SECOND_US
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """How a job ended; ``caught`` is the signal that cut it short, 0 if none did."""
+    """How a job ended, as far as it came; ``caught`` is the signal that cut it short, 0 if none did."""
 
-    result: AttemptResult | None
     caught: int
+    result: AttemptResult | None = None
     view: JobView | None = None
 
 
-async def run_alone(request: JobRequest, settings: Settings, directory: Path, say: Callable[[str], None]) -> Ran:
+class Signals:
+    """Calls ``stop`` at the first SIGINT or SIGTERM; a second one, or one before that is set, cancels the task."""
+
+    def __init__(self) -> None:
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+        assert main is not None
+        self.caught = 0
+        self.stop: Callable[[], object] = main.cancel
+        self._cancel = main.cancel
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._catch, number)
+
+    def _catch(self, number: int) -> None:
+        stop = self._cancel if self.caught else self.stop
+        self.caught = self.caught or number
+        stop()
+
+
+def run_here(body: Callable[[Signals], Awaitable[Ran]]) -> Ran:
+    """Run ``body`` on an event loop of its own; if a signal cancels it, that is how it ended."""
+
+    async def main() -> Ran:
+        signals = Signals()
+        try:
+            return await body(signals)
+        except asyncio.CancelledError:
+            if not signals.caught:
+                raise
+            return Ran(signals.caught)
+
+    return asyncio.run(main())
+
+
+async def run_alone(
+    signals: Signals, request: JobRequest, settings: Settings, directory: Path, say: Callable[[str], None]
+) -> Ran:
     """Run the job in a scheduler of its own, with a journal in ``directory`` that nobody else uses just now.
 
     Nobody would wait for it later, so it runs now or never: neither a restart nor a delay brings it back.
@@ -47,10 +82,10 @@ async def run_alone(request: JobRequest, settings: Settings, directory: Path, sa
         scheduler = await _enter(stack, replace(settings, rollout=Rollout.MANDATORY, active_kinds=()), directory, say)
         job = (await scheduler.submit(own)).id
         cancelling: list[asyncio.Task[JobView]] = []
-        caught = on_signal(lambda: cancelling.append(asyncio.ensure_future(scheduler.cancel(job, "interrupted"))))
+        signals.stop = lambda: cancelling.append(asyncio.ensure_future(scheduler.cancel(job, "interrupted")))
         view = await scheduler.wait(job)
         await asyncio.gather(*cancelling)
-        return Ran(scheduler.result(job), sum(caught), view)
+        return Ran(signals.caught, scheduler.result(job), view)
 
 
 async def _enter(stack: AsyncExitStack, settings: Settings, directory: Path, say: Callable[[str], None]) -> Scheduler:
@@ -66,7 +101,7 @@ async def _enter(stack: AsyncExitStack, settings: Settings, directory: Path, say
             return scheduler
 
 
-async def run_observed(request: JobRequest, job: str) -> Ran:
+async def run_observed(signals: Signals, request: JobRequest, job: str) -> Ran:
     """Run the job as the caller's own work, which a scheduler knows as ``job`` and does not run.
 
     Raises:
@@ -76,7 +111,7 @@ async def run_observed(request: JobRequest, job: str) -> Ran:
     if request.timeout_us is not None:
         asyncio.get_running_loop().call_later(request.timeout_us / 1e6, stop.set, StopReason.TIMEOUT)
     async with ManagedProcessService() as processes:
-        caught = on_signal(lambda: stop.set(StopReason.CANCELLED))
+        signals.stop = lambda: stop.set(StopReason.CANCELLED)
         with Permit(request.request or ResourceRequest(), lambda: None) as permit:
             context = AttemptContext(
                 owner=secrets.token_hex(16),  # not the scheduler's: what it starts is not that one's to end
@@ -94,19 +129,4 @@ async def run_observed(request: JobRequest, job: str) -> Ran:
                 progress=lambda progress: True,
             )
             result = await default_registry(processes).of(request.kind).run(context)
-    return Ran(result, sum(caught))
-
-
-def on_signal(stop: Callable[[], object]) -> list[int]:
-    """Call ``stop`` at the first SIGINT or SIGTERM, and return where its number will be; a second one is not caught."""
-    loop, caught = asyncio.get_running_loop(), list[int]()
-
-    def first(number: int) -> None:
-        caught.append(number)
-        for caught_until_now in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(caught_until_now)
-        stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, first, number)
-    return caught
+    return Ran(signals.caught, result)
