@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted
-from reference_scheduler.core.model import AttemptState, Config, Job
+from reference_scheduler.core.model import Config
 from reference_scheduler.views import RecoveryReport
 
 
@@ -24,7 +24,6 @@ class Recovery:
     def __init__(self, core: SchedulerCore) -> None:
         self._previous = core.generation
         self._jobs = [job.spec.id for job in core.running()]
-        self._unstarted = sum(map(_is_unstarted, core.running()))
 
     def report(self, core: SchedulerCore, strays: int, notes: Sequence[str]) -> RecoveryReport:
         """Return what became of it in ``core``, after its first events."""
@@ -34,13 +33,8 @@ class Recovery:
             core.generation,
             self._previous,
             interrupted,
-            self._unstarted,
             interrupted - terminal,
             terminal,
             strays,
             tuple(notes),
         )
-
-
-def _is_unstarted(job: Job) -> bool:
-    return job.attempt is not None and job.attempt.state is AttemptState.ADMITTED

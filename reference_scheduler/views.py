@@ -72,15 +72,13 @@ class AttemptView(msgspec.Struct, frozen=True, omit_defaults=True):
 class RecoveryReport(msgspec.Struct, frozen=True):
     """What a start found, for the operator: attempts that an earlier generation left, and what became of them.
 
-    Of the ``interrupted`` attempts ``unstarted`` had done nothing. Their jobs were ``requeued`` or are
-    ``terminal``. ``strays`` processes were still there and were ended. ``notes`` tell what the journal had to
-    put right.
+    The jobs of the ``interrupted`` attempts were ``requeued`` or are ``terminal``. ``strays`` processes were still
+    there and were ended. ``notes`` tell what the journal had to put right.
     """
 
     generation: str
     previous: str = ""
     interrupted: int = 0
-    unstarted: int = 0
     requeued: int = 0
     terminal: int = 0
     strays: int = 0

@@ -78,14 +78,11 @@ class Attempts:
 
     # What the driver does with them.
 
-    def claim(self, live: LiveAttempt) -> None:
-        """Take over an attempt that was dispatched."""
+    def launch(self, live: LiveAttempt) -> None:
+        """Let the work of ``live``, which was dispatched, begin."""
         self._live[live.job] = live
         self._tokens[live.token] = live
         self.none_left.clear()
-
-    def launch(self, live: LiveAttempt) -> None:
-        """Let the work of ``live`` begin."""
         task = self._loop.create_task(self._run(live), name=live.token)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -11,10 +11,10 @@ import msgspec
 
 from reference_scheduler.core.decisions import Decision
 from reference_scheduler.core.events import Event, JobStateChanged
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import JobState
 from reference_scheduler.drivers.attempts import LiveAttempt
 from reference_scheduler.errors import SchedulerError
-from reference_scheduler.executors.base import AttemptResult, stopped_state
+from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.journal.base import AttemptRow, Batch
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -84,45 +84,6 @@ class Command:
         if not self.done.done():
             self.done.set_exception(error)
         return False
-
-
-class Begun:
-    """An attempt is about to run: once this is durable, its work may begin.
-
-    An attempt that is to stop by then has done nothing, and ends as such.
-    """
-
-    wake = WakeReason.SCHEDULE_CLAIMED
-
-    def __init__(self, live: LiveAttempt, launch: Callable[[LiveAttempt], None], gone: Callable[[LiveAttempt], None]):
-        self._live = live
-        self._launch = launch
-        self._gone = gone
-        self._end: AttemptState | None = None
-
-    def event(self, now_us: int) -> Event | None:
-        """See :meth:`Intent.event`."""
-        live, reason = self._live, self._live.stop.reason
-        self._end = None if reason is None else stopped_state(reason)
-        old, new = JobState.QUEUED, JobState.RUNNING
-        if self._end is not None:
-            old, new = JobState.RUNNING, JobState(self._end)
-        return JobStateChanged(at=now_us, run_pass=False, job=live.job, attempt=live.number, old=old, new=new)
-
-    def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
-        """See :meth:`Intent.add_rows`."""
-        live = self._live
-        state = self._end or AttemptState.RUNNING
-        ended_us = batch.wall_us if self._end else None
-        batch.attempts.append(AttemptRow(live.job, live.number, state, live.generation, batch.wall_us, ended_us))
-
-    def durable(self, decisions: tuple[Decision, ...]) -> None:
-        """See :meth:`Intent.durable`."""
-        (self._launch if self._end is None else self._gone)(self._live)
-
-    def refused(self, error: SchedulerError) -> bool:
-        """See :meth:`Intent.refused`."""
-        return True
 
 
 class Ended:

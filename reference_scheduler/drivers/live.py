@@ -4,6 +4,9 @@ One coroutine does all of it, so the order of events is the order in the journal
 
     mailbox → core.handle → journal.commit (one thread, many events at once) → act → sleep until there is more
 
+An attempt is told to the core as running in the commit that dispatches it: before that is durable there is no
+attempt, and after it the work may have begun, whenever the scheduler is killed.
+
 If a commit fails nothing of it happened: the core is made anew from the journal, whoever can be told is told,
 and what must not be lost (the ends of attempts) is tried again.
 """
@@ -25,11 +28,11 @@ from reference_scheduler.core.events import Event, Tick
 from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
-from reference_scheduler.drivers.intents import Begun, Command, Ended, Intent, WakeReason
+from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal
-from reference_scheduler.journal.rows import attempts_interrupted, attempts_started, change_of, touched
+from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, touched
 from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
 from reference_scheduler.replay import Recorder
@@ -224,18 +227,16 @@ class LiveDriver:
         chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=not self.paused))
         for intent, event in chosen:
             cut_short = attempts_interrupted(core, event, batch.wall_us)
-            decisions = core.handle(event)
-            self._number += 1
-            batch.entries.append(Entry(self._number, core.chain[:CHAIN_BYTES], event, decisions))
+            decisions = self._tell_core(event, batch)
             batch.attempts += cut_short
-            batch.attempts += attempts_started(decisions, self.generation, batch.wall_us)
-            names.update(dict.fromkeys(touched(event, decisions)))
             names.update((row.job, None) for row in cut_short)
+            names.update(dict.fromkeys(touched(event, decisions)))
             if intent is not None:
                 intent.add_rows(batch, decisions)
+            for begun in beginnings(event.at, decisions):
+                self._tell_core(begun, batch)
+                batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
             steps.append((intent, decisions))
-            if self.recorder is not None:
-                self.recorder(event, decisions)
         new = {row.job: index for index, row in enumerate(batch.jobs)}
         for name in names:
             change = change_of(core, name, batch.wall_us)
@@ -245,10 +246,19 @@ class LiveDriver:
                 batch.jobs[new[name]] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
             elif change is not None:
                 batch.changes.append(change)
-        self._since_state += len(steps)
+        self._since_state += len(batch.entries)
         if self._since_state >= max(MIN_EVENTS_PER_STATE, core.size):
             self._add_state(batch)
         return _Pending(batch, steps)
+
+    def _tell_core(self, event: Event, batch: Batch) -> tuple[Decision, ...]:
+        core = self.core
+        decisions = core.handle(event)
+        self._number += 1
+        batch.entries.append(Entry(self._number, core.chain[:CHAIN_BYTES], event, decisions))
+        if self.recorder is not None:
+            self.recorder(event, decisions)
+        return decisions
 
     def _add_state(self, batch: Batch) -> None:
         """Have the whole state written with ``batch``, without most of what ended long ago."""
@@ -311,7 +321,9 @@ class LiveDriver:
     # Acting on what is durable.
 
     def _act(self, pending: _Pending) -> None:
-        for _, decisions in pending.steps:
+        for intent, decisions in pending.steps:
+            if intent is None and any(isinstance(decision, Dispatch) for decision in decisions):
+                self.wakes[WakeReason.SCHEDULE_CLAIMED] += 1
             for decision in decisions:
                 self._carry_out(decision)
         for intent, decisions in pending.steps:
@@ -329,8 +341,7 @@ class LiveDriver:
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Dispatch):
             live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
-            self._attempts.claim(live)
-            self.post(Begun(live, self._attempts.launch, self._attempts.gone))
+            self._attempts.launch(live)
         elif isinstance(decision, Cancel):
             self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
         elif isinstance(decision, Preempt):

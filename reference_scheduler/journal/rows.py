@@ -14,8 +14,7 @@ from reference_scheduler.journal.base import AttemptRow, JobChange
 def touched(event: Event, decisions: Iterable[Decision]) -> list[str]:
     """Return the jobs that may be in another state than before, besides those that a restart cut short."""
     names = [decision.job for decision in decisions]
-    begins = isinstance(event, JobStateChanged) and event.new is JobState.RUNNING  # it was so since its dispatch
-    if isinstance(event, JobStateChanged | CancelRequested) and not begins:
+    if isinstance(event, JobStateChanged | CancelRequested):
         names.append(event.job)
     return names
 
@@ -39,10 +38,22 @@ def change_of(core: SchedulerCore, job: str, wall_us: int) -> JobChange | None:
     return None if outcome is None else JobChange(job, outcome.state, None, outcome.exit_code, wall_us)
 
 
-def attempts_started(decisions: Iterable[Decision], generation: str, wall_us: int) -> list[AttemptRow]:
-    """Return the attempts that ``decisions`` make."""
+def beginnings(at_us: int, decisions: Iterable[Decision]) -> list[JobStateChanged]:
+    """Return what the core is to be told of the attempts that ``decisions`` make: they run."""
     return [
-        AttemptRow(decision.job, decision.attempt, AttemptState.ADMITTED, generation, wall_us)
+        JobStateChanged(
+            at=at_us,
+            run_pass=False,
+            job=decision.job,
+            attempt=decision.attempt,
+            old=JobState.QUEUED,
+            new=JobState.RUNNING,
+        )
         for decision in decisions
         if isinstance(decision, Dispatch)
     ]
+
+
+def attempt_begun(event: JobStateChanged, generation: str, wall_us: int) -> AttemptRow:
+    """Return the row of a new attempt."""
+    return AttemptRow(event.job, event.attempt, AttemptState.RUNNING, generation, wall_us)

@@ -268,7 +268,7 @@ def recovered(report: RecoveryReport) -> list[str]:
     lines = [f"journal: {note}" for note in report.notes]
     if report.interrupted or report.strays:
         lines.append(
-            f"recovered: {report.interrupted} attempts had been interrupted ({report.unstarted} before they began); "
+            f"recovered: {report.interrupted} attempts had been interrupted; "
             f"{report.requeued} jobs are queued again, {report.terminal} have ended; {report.strays} processes ended"
         )
     return lines

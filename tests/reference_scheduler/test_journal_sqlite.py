@@ -297,8 +297,8 @@ def edit(path: Path, statement: str, *values: object) -> None:
 
 EDITS = {
     "UPDATE log SET body = CAST(replace(CAST(body AS TEXT), 'held', 'help') AS BLOB) WHERE number = 3": "at event 3",
-    "DELETE FROM log WHERE number = 4": "event 4 is missing",
-    "UPDATE log SET wall_us = wall_us + 1 WHERE number = 5": "at event 5",
+    "DELETE FROM log WHERE number = 5": "event 5 is missing",
+    "UPDATE log SET wall_us = wall_us + 1 WHERE number = 6": "at event 6",
     "UPDATE states SET digest = zeroblob(16)": "the state after event 2 fails its check",
     "UPDATE jobs SET state = 'failed' WHERE number = 1": "job 1: the table has it failed, the log leads to",
     "UPDATE jobs SET state = 'running' WHERE number = 3": "job 3: the table has ('running', 0)",

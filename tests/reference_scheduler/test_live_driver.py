@@ -534,7 +534,9 @@ class Breaking(MemoryJournal):
 @on_loop
 async def test_when_the_journal_breaks_all_who_wait_are_told_and_what_runs_is_stopped() -> None:
     executor = HeldExecutor()
-    scheduler = await Scheduler(settings(1), Breaking(4), [executor]).start()  # start, submission, begun
+    scheduler = await Scheduler(
+        settings(1), Breaking(3), [executor]
+    ).start()  # after the start and the first submission
     job = await scheduler.submit(held())
     (context,) = await executor.begun(1)
     waiting = asyncio.ensure_future(scheduler.wait(job.id))
