@@ -9,12 +9,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types test test-scheduler recall clean
+.PHONY: help setup check lint types test test-scheduler torture recall clean
 
 help:
 	@echo 'make check   run check-bypass and check-ownership over this repository'
 	@echo 'make test    ruff, formatting, types, the checks, the tests'
-	@echo 'make lint | types | recall | clean'
+	@echo 'make lint | types | torture | recall | clean'
 
 setup: $(INSTALLED)
 
@@ -54,6 +54,10 @@ test: $(INSTALLED)
 # The scheduler's own suite; it runs apart until the live scheduler joins it.
 test-scheduler: $(INSTALLED)
 	PYTHONPATH=tests/reference_scheduler $(BIN)/python -m pytest -o addopts= tests/reference_scheduler
+
+# Kills schedulers at random for a minute; nothing acknowledged may be lost, nothing run twice that may not.
+torture: $(INSTALLED)
+	PYTHONPATH=.:tests/reference_scheduler $(BIN)/python tests/reference_scheduler/torture.py 60
 
 # Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
 recall: $(INSTALLED)

@@ -134,7 +134,10 @@ class Scheduler:
     async def drain(self) -> None:
         """Take no more jobs, start none of those that wait, and return when none runs any more."""
         self.submission.closed = True
-        self._driver.set_paused(True)
+        try:
+            await self._driver.set_paused(True)
+        except SchedulerStopping:
+            return  # it broke off
         ends = [asyncio.ensure_future(event.wait()) for event in (self._attempts.none_left, self._driver.broken)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
@@ -329,7 +332,7 @@ class Scheduler:
         if queue:
             await self._do(lambda at: QueueConfigured(at=at, run_pass=False, queue=queue, paused=paused))
         else:
-            self._driver.set_paused(paused or not self.settings.core.enabled)
+            await self._driver.set_paused(paused or not self.settings.core.enabled)
 
     async def reload(self, settings: Settings) -> None:
         """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.

@@ -64,6 +64,7 @@ class Attempts:
     ) -> None:
         self.settings = settings
         self.stale = 0
+        self._closing = False
         self._journal = journal
         self._executors = executors
         self._observers = observers
@@ -83,6 +84,8 @@ class Attempts:
         self._live[live.job] = live
         self._tokens[live.token] = live
         self.none_left.clear()
+        if self._closing:
+            live.stop.set(StopReason.SHUTDOWN)
         task = self._loop.create_task(self._run(live), name=live.token)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -111,7 +114,8 @@ class Attempts:
             live.stop.set(reason)
 
     def stop_all(self) -> None:
-        """Ask all attempts to stop for shutdown; those asked before are to hurry."""
+        """Ask all attempts to stop for shutdown, also later ones; those asked before are to hurry."""
+        self._closing = True
         for live in list(self._live.values()):
             if live.stop.reason is not None:
                 live.stop.set_hurry()

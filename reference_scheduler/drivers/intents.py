@@ -60,7 +60,7 @@ class Intent(Protocol):
 
 
 class Command:
-    """An event that somebody waits for: cancel, pause, configure."""
+    """An event that somebody waits for: cancel, pause, configure. Without one, what was posted before is awaited."""
 
     def __init__(self, make: Callable[[int], Event | None], wake: WakeReason = WakeReason.MANUAL) -> None:
         self.wake = wake
@@ -69,7 +69,10 @@ class Command:
 
     def event(self, now_us: int) -> Event | None:
         """See :meth:`Intent.event`."""
-        return self._make(now_us)
+        event = self._make(now_us)
+        if event is None:
+            self.durable(())
+        return event
 
     def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
         """See :meth:`Intent.add_rows`."""
@@ -83,6 +86,7 @@ class Command:
         """See :meth:`Intent.refused`."""
         if not self.done.done():
             self.done.set_exception(error)
+            self.done.exception()  # whoever does not wait for it does not want to know
         return False
 
 

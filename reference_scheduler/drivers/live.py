@@ -109,11 +109,13 @@ class LiveDriver:
         """The scheduler's time."""
         return self._clock.now_us()
 
-    def set_paused(self, paused: bool) -> None:
-        """Start nothing more, or go on."""
+    def set_paused(self, paused: bool) -> asyncio.Future[None]:
+        """Start nothing more, or go on; once the future is done, what was decided before has been started."""
         self.paused = paused
         self._no_tick_before_us = 0
-        self.post(Command(lambda at_us: None if paused else Tick(at=at_us)))
+        command = Command(lambda at_us: None if paused else Tick(at=at_us))
+        self.post(command)
+        return command.done
 
     def post(self, intent: Intent) -> None:
         """Have ``intent`` handled, after all that was posted before; when the driver has ended it is refused."""

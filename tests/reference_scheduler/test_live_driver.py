@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -436,6 +437,55 @@ async def test_to_interrupt_again_takes_the_grace() -> None:
     assert (context.stop.reason, context.stop.hurry) == (StopReason.SHUTDOWN, True)
     executor.end(context, AttemptResult(AttemptState.INTERRUPTED))
     await asyncio.gather(*closing)
+
+
+class Slow(MemoryJournal):
+    """A journal whose next commit waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wait = threading.Event()
+        self.waits = threading.Event()
+        self.wait.set()
+
+    def commit(self, batch: Batch) -> None:
+        """Wait, then commit."""
+        if not self.wait.is_set():
+            self.waits.set()
+            self.wait.wait()
+        super().commit(batch)
+
+
+@on_loop
+async def test_a_drain_waits_for_what_was_decided_before_it_and_is_being_written() -> None:
+    journal, executor = Slow(), HeldExecutor()
+    scheduler = await Scheduler(settings(1), journal, [executor]).start()
+    journal.wait.clear()
+    submitting = asyncio.ensure_future(scheduler.submit(held(idempotency=Idempotency.NON_IDEMPOTENT)))
+    await asyncio.to_thread(journal.waits.wait)
+    closing = asyncio.ensure_future(scheduler.close(StopMode.DRAIN))
+    await asyncio.sleep(0)
+    journal.wait.set()
+    job = await submitting
+    executor.end((await executor.begun(1))[0])
+    await closing
+    row = journal.job(job.id)
+    assert row is not None
+    assert row.state is JobState.COMPLETED
+
+
+@on_loop
+async def test_to_interrupt_stops_also_what_is_being_started() -> None:
+    journal, executor = Slow(), HeldExecutor()
+    scheduler = await Scheduler(settings(1), journal, [executor]).start()
+    journal.wait.clear()
+    submitting = asyncio.ensure_future(scheduler.submit(held(idempotency=Idempotency.SAFE_REPEAT)))
+    await asyncio.to_thread(journal.waits.wait)
+    closing = asyncio.ensure_future(scheduler.close(StopMode.INTERRUPT))
+    await asyncio.sleep(0)
+    journal.wait.set()
+    await asyncio.gather(submitting, closing)
+    assert [context.stop.reason for context in executor.contexts] == [StopReason.SHUTDOWN]
 
 
 # Observers.
