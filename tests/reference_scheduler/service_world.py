@@ -71,6 +71,10 @@ class Process:
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode()
 
+    def has_more(self) -> bool:
+        """Return whether there is output that was not read."""
+        return bool(self._unread or self._selector.select(0))
+
     def until(self, beginning: str) -> str:
         """Return the next line that begins so."""
         while not (line := self.line()).startswith(beginning):

@@ -14,8 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from service_world import ROOT, Raw, Service
 
+from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import Progress
-from reference_scheduler.service import errors, protocol
+from reference_scheduler.service import protocol
 from reference_scheduler.service.bounds import Bounds, Rate
 from reference_scheduler.service.errors import BadRequest
 
@@ -237,5 +238,5 @@ def test_the_documentation_names_every_operation_field_and_error() -> None:
         missing = [name for name in request.__struct_fields__ if name not in ("v", "id") and f"`{name}`" not in row]
         assert (request.__name__, missing) == (request.__name__, [])
         assert request.needs.name.lower() in row
-    codes = {kind.code for kind in protocol._kinds(errors.SchedulerError).values()}
+    codes = {kind.code for kind in protocol._kinds(SchedulerError).values()}
     assert [code for code in sorted(codes) if f"`{code}`" not in text] == []
