@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from live_world import start_program
 
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode, load_settings, settings_of
 from reference_scheduler.core.amounts import Resources
@@ -200,3 +202,19 @@ def test_a_file_is_named_in_what_is_said_of_it(tmp_path: Path) -> None:
 def test_which_kinds_are_run_here(rollout: Rollout, runs: str) -> None:
     settings = Settings(rollout=rollout, active_kinds=("test",))
     assert "".join(kind[0] if settings.executes(kind) else "-" for kind in ("test", "lint")) == runs
+
+
+def test_the_configuration_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    settings = parsed(block)
+    assert settings.core.limits == (Limit(Scope.USER, 4),)
+    assert settings.profile("test").timeout_us == 600_000_000
+
+
+def test_the_program_in_the_documentation_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    source = block.replace('Path("jobs.db")', f"Path({str(tmp_path / 'jobs.db')!r})")
+    for _ in range(2):  # the second run is shown the job of the first
+        assert start_program(source).communicate()[0] == "completed 0 b'hello\\n'\n"

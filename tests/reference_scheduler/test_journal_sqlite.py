@@ -34,6 +34,7 @@ from reference_scheduler.journal.lock import JournalLock, wait_until_free
 from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
 from reference_scheduler.journal.sqlite import SqliteJournal, connect, next_mark
 from reference_scheduler.journal.state import Plugins
+from reference_scheduler.observers import Notice
 from reference_scheduler.scheduler import Scheduler
 
 HOLDER = """
@@ -195,7 +196,8 @@ def test_without_room_nothing_is_acknowledged_and_work_goes_on_when_there_is_roo
             await scheduler.wait(after.id, TIMEOUT_S)
             words = []
             while "journal" not in words:
-                words.append((await anext(news)).what)
+                notice = await anext(news)
+                words.append(notice.what if isinstance(notice, Notice) else "")
             return [*before, after.id], len(scheduler.jobs())
 
     ids, count = asyncio.run(run())

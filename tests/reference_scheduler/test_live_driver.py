@@ -82,7 +82,7 @@ async def test_a_job_runs_to_its_end_and_its_result_is_kept() -> None:
     assert scheduler.result(job.id) == result
     (attempt,) = scheduler.attempts(job.id)
     assert (attempt.state, attempt.exit_code, attempt.failure, attempt.detail) == ("failed", 3, "execution", "d")
-    assert not context.permit.live
+    assert not context.permit.release()
     assert scheduler.why(job.id) == f"Job {job.id} is failed."
     await scheduler.close()
 
