@@ -12,9 +12,10 @@ from reference_scheduler.executors.base import Progress
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, gc=False):
-    """Something durable happened to a job, or (``progress``, ``stale``, ``journal``) something worth knowing.
+    """Something durable happened to a job, or something else is worth knowing.
 
-    ``what`` is the new state of the job, or one of these words. ``number`` counts the notices of a generation.
+    ``what`` is the new state of the job, or ``progress``, ``stale`` (a write under a token that is not good),
+    ``lease_expired``, or ``journal`` (it could not be written). ``number`` counts the notices of a generation.
     """
 
     number: int
@@ -99,10 +100,9 @@ class Observers:
     ) -> None:
         """Tell everybody, at once and without waiting for any of them."""
         self._count += 1
-        if self._all:
-            notice = Notice(self._count, at_us, what, job, attempt, detail, progress)
-            for subscription in self._all:
-                subscription.put(notice)
+        notice = Notice(self._count, at_us, what, job, attempt, detail, progress)
+        for subscription in self._all:
+            subscription.put(notice)
 
     def close(self) -> None:
         """End all streams."""

@@ -13,7 +13,7 @@ from reference_scheduler.clock import Clock, wall_us
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
@@ -205,7 +205,13 @@ class Scheduler:
         """
         job = await self.submit(request)
         if job.observed:
-            self.report(job.id, await own())
+            try:
+                result = await own()
+            except BaseException as error:
+                detail = f"{type(error).__name__}: {error}"
+                self.report(job.id, AttemptResult(AttemptState.FAILED, detail=detail))
+                raise
+            self.report(job.id, result)
         return await self.wait(job.id)
 
     def report(self, job: str, result: AttemptResult) -> bool:

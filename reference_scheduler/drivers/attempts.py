@@ -182,6 +182,10 @@ class Attempts:
         expected.set_result(result)
         return True
 
+    def forget_caller(self, job: str) -> None:
+        """Expect nothing more about ``job``, which has ended."""
+        self._callers.pop(job, None)
+
     # One attempt.
 
     async def _run(self, live: LiveAttempt) -> None:
@@ -247,7 +251,6 @@ class Attempts:
             stopping.cancel()
         if not expected.done():
             return AttemptResult(AttemptState.CANCELLED, detail="its caller was not waited for")
-        del self._callers[live.job]
         return _bounded(expected.result())
 
 

@@ -335,10 +335,12 @@ class LiveDriver:
         rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
         for row in rows:
             if row.ended_us is not None:
+                self._attempts.forget_caller(row.job)
                 for future in self._waiters.pop(row.job, ()):
                     if not future.done():
                         future.set_result(None)
-            self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
+            if self._observers:
+                self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Dispatch):

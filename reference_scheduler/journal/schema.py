@@ -23,7 +23,7 @@ CREATE TABLE states (
     number INTEGER PRIMARY KEY, wall_us INTEGER NOT NULL, body BLOB NOT NULL,
     log_mark BLOB NOT NULL, digest BLOB NOT NULL
 );
--- AUTOINCREMENT: a number is not used again, even after its job was forgotten.
+-- AUTOINCREMENT: a number is not used again, even after its job was forgotten. Ids are these numbers as text.
 CREATE TABLE jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, priority TEXT NOT NULL, user TEXT NOT NULL,
     workspace TEXT NOT NULL, session TEXT NOT NULL, queue TEXT NOT NULL, key TEXT NOT NULL,

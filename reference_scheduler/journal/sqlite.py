@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
@@ -115,19 +116,19 @@ class SqliteJournal:
             number += count - 1
         if batch.jobs:
             writer.executemany(
-                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(_job_values, batch.jobs)
+                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(astuple, batch.jobs)
             )
-            keys = [(row.key, row.fingerprint, int(row.job)) for row in batch.jobs if row.key]
+            keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
             "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ? WHERE number = ?",
-            [(row.state, row.attempts, row.exit_code, row.ended_us, int(row.job)) for row in batch.changes],
+            [(row.state, row.attempts, row.exit_code, row.ended_us, row.job) for row in batch.changes],
         )
         writer.executemany(
             "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "(state, ended_us, exit_code, result) = "
             "(excluded.state, excluded.ended_us, excluded.exit_code, excluded.result)",
-            map(_attempt_values, batch.attempts),
+            map(astuple, batch.attempts),
         )
         if batch.state is not None:
             self._write_state(writer, batch, batch.state, mark)
@@ -143,7 +144,7 @@ class SqliteJournal:
         )
         writer.execute("DELETE FROM states WHERE number < ?", (oldest,))
         writer.execute("DELETE FROM log WHERE number <= ?", (oldest,))
-        writer.executemany("DELETE FROM jobs WHERE number = ?", [(int(job),) for job in batch.forget])
+        writer.executemany("DELETE FROM jobs WHERE number = ?", [(job,) for job in batch.forget])
         writer.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_fingerprint(),))
 
     def load(self) -> Saved:
@@ -314,15 +315,7 @@ def load(connection: sqlite3.Connection) -> Saved:
     return Saved(state, entries, GenerationRow(*row) if row else None, wall_us, last[0] if last else 0)
 
 
-def _job_values(row: JobRow) -> tuple[Any, ...]:
-    return (int(row.job), *(getattr(row, name) for name in JobRow.__struct_fields__[1:]))
-
-
 def _job_row(row: Any) -> JobRow:
     fields = dict(zip(JobRow.__struct_fields__, row, strict=True))
     fields.update(job=str(row[0]), observed=bool(row[11]), state=JobState(row[12]))
     return JobRow(**fields)
-
-
-def _attempt_values(row: AttemptRow) -> tuple[Any, ...]:
-    return (int(row.job), *(getattr(row, name) for name in AttemptRow.__struct_fields__[1:]))

@@ -371,7 +371,27 @@ async def test_observe_lets_callers_run_their_work_and_records_what_would_have_b
     assert (await first).state is JobState.COMPLETED
     assert ((await second).state, (await second).exit_code) == (JobState.FAILED, 1)
     assert (executor.contexts, scheduler.report("1", DONE)) == ([], False)
+
+    async def fails() -> AttemptResult:
+        raise LookupError("own")
+
+    with pytest.raises(LookupError):
+        await scheduler.run(held(), fails)
+    assert (await scheduler.wait("3", TIMEOUT_S)).state is JobState.FAILED
+    assert scheduler.attempts("3")[0].detail == "LookupError: own"
     await scheduler.close()
+
+
+@on_loop
+async def test_what_a_caller_ran_under_an_earlier_start_has_failed() -> None:
+    journal = MemoryJournal()
+    first = await Scheduler(settings(1, rollout=Rollout.OBSERVE), journal, [HeldExecutor()]).start()
+    await first.pause()
+    job = await first.submit(held(idempotency=Idempotency.SAFE_REPEAT))
+    await first.close()
+    async with Scheduler(settings(1, rollout=Rollout.OBSERVE), journal, [HeldExecutor()]) as second:
+        assert (await second.wait(job.id, TIMEOUT_S)).state is JobState.FAILED
+        assert second.attempts(job.id)[0].detail == "its caller ended with an earlier start of the scheduler"
 
 
 @on_loop
