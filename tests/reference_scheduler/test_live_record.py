@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from day import day
 from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, on_loop, settings
 from test_journal_sqlite import no_room
 
@@ -97,6 +98,12 @@ async def test_what_was_recorded_simulates_to_the_same_starts(tmp_path: Path) ->
     assert {job: float(start) for job, start in starts(schedule)} == recorded
     command = CliRunner().invoke(main, ["simulate", str(log), "--picker", "easy-sjf"])
     assert (command.exit_code, '"jobs": 60' in command.stdout) == (0, True)
+
+
+def test_a_compressed_day_verifies_and_simulates_to_the_same_starts() -> None:
+    report = day(seconds=2, jobs=120, seed=4)
+    assert (report.jobs, report.verified, report.different, report.problems) == (120, True, (), ())
+    assert report.longest_wait_us > 0
 
 
 @on_loop
