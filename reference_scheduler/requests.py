@@ -92,14 +92,20 @@ DEFAULT_PROFILES: dict[str, Profile] = {
 }
 
 
-def encoded(request: JobRequest) -> bytes:
-    """Return the bytes a request is kept as, after checking its sizes.
+decode_request = msgspec.msgpack.Decoder(JobRequest).decode
+"""Return the request that :func:`encoded` gave the bytes of."""
+
+
+def encoded(request: JobRequest) -> tuple[bytes, JobRequest]:
+    """Return the bytes a request is kept as, and what they are read as, after checking its types and sizes.
 
     Raises:
-        InvalidSubmission: a field is out of bounds or cannot be written; the message names it.
+        InvalidSubmission: a field is of another type or out of bounds, or cannot be written; the message names it.
         PayloadTooLarge: the payload exceeds ``MAX_PAYLOAD_BYTES``.
     """
     try:
+        raw = _encode(request)
+        request = decode_request(raw)
         for name, low, high in _TIMES:
             value = getattr(request, name)
             if value is not None:
@@ -110,7 +116,6 @@ def encoded(request: JobRequest) -> bytes:
                 check_bounds(f"bytes of {name}", len(text.encode()), 0, most)
         count = len(request.after_ok) + len(request.after_any)
         check_bounds("number of dependencies", count, 0, MAX_DEPENDENCIES)
-        raw = _encode(request)
         payload_bytes = len(raw) if len(raw) <= MAX_PAYLOAD_BYTES else len(_encode(request.payload))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidSubmission(f"{error}") from error
@@ -118,11 +123,7 @@ def encoded(request: JobRequest) -> bytes:
         raise PayloadTooLarge(
             f"the payload has {payload_bytes} bytes, at most {MAX_PAYLOAD_BYTES} are taken: pass a path to the data"
         )
-    return raw
-
-
-decode_request = msgspec.msgpack.Decoder(JobRequest).decode
-"""Return the request that :func:`encoded` gave the bytes of."""
+    return raw, request
 
 
 def fingerprint(encoded_request: bytes) -> bytes:

@@ -94,6 +94,7 @@ class JobSubmissionService:
             raise SchedulerStopping("the scheduler is stopping; submit again once it has started anew")
         if self._driver.unavailable:
             raise JournalUnavailable(self._driver.unavailable)
+        raw, request = encoded(request)
         if request.kind not in self._executors:
             kinds = ", ".join(sorted(self._executors.kinds))
             raise UnknownKind(f"kind must be one of {kinds}, got {request.kind!r}")
@@ -101,7 +102,7 @@ class JobSubmissionService:
             self._executors.of(request.kind).check(request.payload)
         except ValueError as error:
             raise InvalidSubmission(str(error)) from error
-        return _Submission(self, request, encoded(request), len(outcomes.values), outcomes)
+        return _Submission(self, request, raw, len(outcomes.values), outcomes)
 
     # What submissions need while they are handled; on the loop, one at a time.
 

@@ -197,20 +197,19 @@ class Attempts:
         self._ended(live, result)
 
     async def _result(self, live: LiveAttempt) -> AttemptResult:
-        row = self._journal.job(live.job)
-        if row is None or fingerprint(row.request) != row.fingerprint:
-            return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
-        if row.observed:
-            return await self._caller_result(live)
-        request = decode_request(row.request)
+        timer: asyncio.TimerHandle | None = None
         try:
-            executor = self._executors.of(request.kind)
-        except KeyError:
-            return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
-        timer = self._arm(live, request)
-        try:
-            return _bounded(await executor.run(self._context(live, request)))
-        except Exception as error:  # whatever an executor raises is how its attempt failed
+            row = self._journal.job(live.job)
+            if row is None or fingerprint(row.request) != row.fingerprint:
+                return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
+            if row.observed:
+                return await self._caller_result(live)
+            request = decode_request(row.request)
+            if request.kind not in self._executors:
+                return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
+            timer = self._arm(live, request)
+            return _bounded(await self._executors.of(request.kind).run(self._context(live, request)))
+        except Exception as error:  # whatever goes wrong is how the attempt failed
             return _failed(Failure.UNKNOWN, f"{type(error).__name__}: {error}")
         finally:
             if timer is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,22 @@ def told(core: SchedulerCore, number: int, *events: Event) -> list[Entry]:
         decisions = core.handle(event)
         entries.append(Entry(number, core.chain[:CHAIN_BYTES], event, decisions))
     return entries
+
+
+def wal(path: Path) -> Path:
+    """Return the write-ahead log of the journal ``path``."""
+    return path.with_name(path.name + "-wal")
+
+
+@contextmanager
+def no_room(path: Path) -> Iterator[None]:
+    """Let no file of this process grow beyond what the write-ahead log of ``path`` has now, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wal(path).stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def start_program(source: str, *arguments: object) -> subprocess.Popen[str]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import resource
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from live_world import TIMEOUT_S, HeldExecutor, held, line_of, settings, start_program, told
+from live_world import TIMEOUT_S, HeldExecutor, held, line_of, no_room, settings, start_program, told, wal
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import StopMode
@@ -88,10 +85,6 @@ def check(path: Path) -> JournalCheck:
     return check_journal(path, Plugins())
 
 
-def wal(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
-
-
 # Locks.
 
 
@@ -160,17 +153,6 @@ input()
 
     ids = asyncio.run(run())
     assert check(path).open_jobs == len(set(ids)) == 5
-
-
-@contextmanager
-def no_room(path: Path) -> Iterator[None]:
-    """Let no file of this process grow beyond what the write-ahead log of ``path`` has now, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (wal(path).stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_without_room_nothing_is_acknowledged_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:

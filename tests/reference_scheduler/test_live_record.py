@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from day import day
-from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, on_loop, settings
-from test_journal_sqlite import no_room
+from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import Settings, StopMode
