@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from reference_scheduler.commands.service import EXIT_STATUS, INTERRUPTED, ServiceCommand, socket_option
+from reference_scheduler.commands.service import EXIT_STATUS, INTERRUPTED, USAGE, ServiceCommand, Stopped, socket_option
 from reference_scheduler.service.places import default_config, default_journal, default_socket
 
 
@@ -31,13 +32,17 @@ no grace. SIGHUP reads the configuration again. Jobs that wait are there at the 
     help="TOML; default: spawngate/scheduler.toml in the user's configuration, if it is there.",
 )
 @click.option("--standby", is_flag=True, help="If another one has the journal, wait for its end and take over.")
+@click.option("--traces", is_flag=True, help="Send spans of jobs to an OpenTelemetry collector; needs the extra otel.")
 @socket_option
-def serve(journal: Path | None, config: Path | None, standby: bool, socket: Path | None) -> None:
+def serve(journal: Path | None, config: Path | None, standby: bool, traces: bool, socket: Path | None) -> None:
     from reference_scheduler.service.daemon import Daemon, Place
 
     if config is None and default_config().exists():
         config = default_config()
-    place = Place((socket or default_socket()).absolute(), (journal or default_journal()).absolute(), config)
+    if traces and find_spec("opentelemetry") is None:
+        raise Stopped("--traces: needs the extra otel: pip install 'spawngate[otel]'", USAGE)
+    where = (socket or default_socket()).absolute(), (journal or default_journal()).absolute()
+    place = Place(*where, config, traces=traces)
 
     async def run() -> int:
         daemon = Daemon(place, click.echo)

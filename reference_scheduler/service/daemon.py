@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -31,12 +31,16 @@ Say = Callable[[str], None]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a service is, and what it goes by; without a ``config`` everything is as by default."""
+    """Where a service is, and what it goes by; without a ``config`` everything is as by default.
+
+    With ``traces`` it tells an OpenTelemetry collector about its jobs.
+    """
 
     socket: Path
     journal: Path
     config: Path | None = None
     bounds: Bounds = Bounds()
+    traces: bool = False
 
     def settings(self) -> Settings:
         """Return what the configuration says now.
@@ -149,11 +153,26 @@ class Daemon:
             self._say(line)
         self._say(f"ready: {self._path} serves {place.journal}, generation {scheduler.recovery.generation}")
         notify("READY=1\nSTATUS=primary")
-        await self._until_asked(scheduler)
-        notify("STOPPING=1")
-        await asyncio.gather(*self._closings)
-        self._path.unlink(missing_ok=True)
-        await self._server.close()
+        async with self._tracing(scheduler):
+            await self._until_asked(scheduler)
+            notify("STOPPING=1")
+            await asyncio.gather(*self._closings)
+            self._path.unlink(missing_ok=True)
+            await self._server.close()
+
+    @asynccontextmanager
+    async def _tracing(self, scheduler: Scheduler) -> AsyncIterator[None]:
+        """Tell a collector about all jobs that end meanwhile, if that is wanted."""
+        if not self._place.traces:
+            yield
+            return
+        from reference_scheduler.service.tracing import Tracing
+
+        tracing = Tracing(scheduler, self._say)
+        following = asyncio.ensure_future(tracing.run())
+        yield
+        await following
+        await asyncio.to_thread(tracing.close)
 
     async def _until_asked(self, scheduler: Scheduler) -> None:
         """Wait for a signal; if the scheduler breaks off before, nothing is left but to end, and be started again."""
