@@ -11,7 +11,7 @@ from reference_scheduler.core.events import Event, JobSubmitted
 from reference_scheduler.core.model import JobState
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.intents import WakeReason
-from reference_scheduler.drivers.live import LiveDriver
+from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
 from reference_scheduler.errors import (
     ImpossibleRequest,
     InvalidSubmission,
@@ -78,13 +78,16 @@ class JobSubmissionService:
     async def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """Submit jobs, each of which is accepted or refused by itself; return their outcomes in the same order."""
         outcomes = _Outcomes()
-        for request in requests:
+        for number, request in enumerate(requests, 1):
             try:
-                outcomes.expect(self._submission(request, outcomes))
+                submission = self._submission(request, outcomes)
             except SubmissionError as error:
-                outcomes.add(error)
-        for submission in outcomes.submissions:
-            self._driver.post(submission)
+                outcomes.values.append(error)
+            else:
+                outcomes.expect()
+                self._driver.post(submission)
+            if number % MAX_BATCH == 0:
+                await asyncio.sleep(0)  # let others have their turn
         return await outcomes.all()
 
     def _submission(self, request: JobRequest, outcomes: _Outcomes) -> _Submission:
@@ -142,31 +145,26 @@ class _Outcomes:
 
     def __init__(self) -> None:
         self.values: list[Outcome] = []
-        self.submissions: list[_Submission] = []
         self._open = 0
-        self._complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._complete = asyncio.Event()
 
-    def expect(self, submission: _Submission) -> None:
-        """Wait for one more."""
+    def expect(self) -> None:
+        """Keep a place for the outcome of one more."""
         self._open += 1
         self.values.append("")
-        self.submissions.append(submission)
-
-    def add(self, outcome: Outcome) -> None:
-        """Add one that is known at once."""
-        self.values.append(outcome)
 
     def set(self, index: int, outcome: Outcome) -> None:
         """Take the outcome of one that was waited for."""
         self.values[index] = outcome
         self._open -= 1
-        if not self._open and not self._complete.done():
-            self._complete.set_result(None)
+        if not self._open:
+            self._complete.set()
 
     async def all(self) -> list[Outcome]:
         """Wait until all are there."""
-        if self._open:
-            await self._complete
+        while self._open:
+            self._complete.clear()
+            await self._complete.wait()
         return self.values
 
 

@@ -6,7 +6,7 @@ import secrets
 
 from msgspec.structs import replace
 
-from reference_scheduler.journal.base import AttemptRow, Batch, GenerationRow, JobFilter, JobRow, Saved
+from reference_scheduler.journal.base import AttemptRow, Batch, GenerationRow, JobFilter, JobRow, Saved, number_of
 from reference_scheduler.replay.records import Entry, State
 
 
@@ -70,7 +70,7 @@ class MemoryJournal:
             if (not wanted.states or row.state in wanted.states)
             and wanted.kind in ("", row.kind)
             and wanted.workspace in ("", row.workspace)
-            and (not wanted.before or int(row.job) < int(wanted.before))
+            and (not wanted.before or int(row.job) < number_of(wanted.before))
         ]
         return found[: wanted.limit]
 

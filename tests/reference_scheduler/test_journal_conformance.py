@@ -140,6 +140,7 @@ def test_jobs_are_listed_newest_first_by_what_is_wanted_without_requests(store: 
     assert ids(JobFilter()) == ["10", "3", "2", "1"]
     assert ids(JobFilter(limit=2)) == ["10", "3"]
     assert ids(JobFilter(before="3")) == ["2", "1"]
+    assert ids(JobFilter(before="x")) == []
     assert ids(JobFilter(kind="test")) == ["2"]
     assert ids(JobFilter(workspace="/v")) == ["3"]
     assert ids(JobFilter(states=[JobState.RUNNING, JobState.FAILED])) == ["10"]

@@ -143,6 +143,20 @@ def test_many_are_accepted_or_refused_one_by_one_in_their_order() -> None:
     asyncio.run(run())
 
 
+def test_more_than_a_batch_of_them_lets_others_have_their_turn() -> None:
+    async def run() -> None:
+        async with Scheduler(settings(), executors=[AtOnceExecutor()]) as scheduler:
+            await scheduler.pause()
+            many = asyncio.ensure_future(scheduler.submit_many([JobRequest(kind="at_once")] * 3500))
+            one = await scheduler.submit(JobRequest(kind="at_once", user="other"))
+            assert not many.done()
+            outcomes = await many
+            assert len({*outcomes, one.id}) == 3501
+            assert [scheduler.get(str(outcome)).user for outcome in (outcomes[0], outcomes[-1])] == ["", ""]
+
+    asyncio.run(run())
+
+
 def test_after_the_end_has_begun_nothing_is_taken() -> None:
     async def run() -> None:
         executor = HeldExecutor()
