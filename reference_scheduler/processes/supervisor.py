@@ -301,9 +301,7 @@ def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stde
     defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     for program in _candidates(argv[0], env):
         try:
-            return os.posix_spawn(
-                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=defaults
-            )
+            return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=defaults)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:

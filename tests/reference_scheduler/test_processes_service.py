@@ -94,6 +94,30 @@ def test_a_stop_with_a_long_grace_can_be_hurried() -> None:
     assert (result.ending, result.signal) == (Ending.STOPPED, signal.SIGKILL)
 
 
+def test_the_first_reason_to_end_stays() -> None:
+    async def body(service: ManagedProcessService) -> ProcessResult:
+        running = await service.start(sh(IGNORE_TERM, timeout_us=1_500_000, grace_us=0))
+        while len(tree.descendants(os.getpid())) < 4:  # guardian, supervisor, shell and sleep
+            await asyncio.sleep(0.002)
+        running.stop(FOREVER_US)
+        return await running.wait()
+
+    result = run(body)
+    assert (result.ending, result.signal) == (Ending.STOPPED, signal.SIGKILL)
+
+
+def test_an_idle_supervisor_keeps_no_directory_busy(tmp_path: Path) -> None:
+    async def body(service: ManagedProcessService) -> Path:
+        await service.run(ProcessSpec(argv=("/bin/true",), cwd=str(tmp_path)))
+        await service.run(ProcessSpec(argv=("/no/such/program",), cwd=str(tmp_path)))
+        supervisor = Path(f"/proc/{max(process.pid for process in tree.descendants(os.getpid()))}/cwd")
+        while supervisor.readlink() != Path("/"):
+            await asyncio.sleep(0.002)
+        return supervisor.readlink()
+
+    assert run(body) == Path("/")
+
+
 def test_a_stop_that_comes_too_late_does_not_hit_the_next_process() -> None:
     async def body(service: ManagedProcessService) -> list[Ending]:
         endings = []
