@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from importlib.util import find_spec
@@ -44,8 +45,14 @@ def serve(journal: Path | None, config: Path | None, standby: bool, traces: bool
     where = (socket or default_socket()).absolute(), (journal or default_journal()).absolute()
     place = Place(*where, config, traces=traces)
 
+    def say(line: str) -> None:
+        try:
+            click.echo(line)
+        except OSError:  # nobody reads it any more, and so will not what is buffered
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
     async def run() -> int:
-        daemon = Daemon(place, click.echo)
+        daemon = Daemon(place, say)
         await daemon.run(standby)
         return daemon.stopped_by
 

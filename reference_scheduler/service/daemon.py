@@ -20,9 +20,7 @@ from reference_scheduler.service.bounds import Bounds, Places
 from reference_scheduler.service.errors import InternalError, NotPrimary, ServiceError
 from reference_scheduler.service.operations import Operations, allow
 from reference_scheduler.service.places import MAX_SOCKET_PATH_BYTES, private_directory
-from reference_scheduler.service.protocol import (
-    AnyRequest,
-)
+from reference_scheduler.service.protocol import AnyRequest
 from reference_scheduler.service.roles import Peer, Roles
 from reference_scheduler.service.server import BACKLOG, Server
 from reference_scheduler.views import RecoveryReport
@@ -79,6 +77,7 @@ class Daemon:
         self._main = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         private_directory(self._path.parent)
         private_directory(self._place.journal.parent)
         try:
@@ -113,7 +112,7 @@ class Daemon:
             scheduler = await self._begin_when_free()
             while True:
                 await wait_until_free(self._path)
-                with suppress(ServiceError):
+                with suppress(NotPrimary):
                     socket_lock = lock_socket(self._path)
                     break
             waiting.rename(self._path)
@@ -138,17 +137,16 @@ class Daemon:
             raise JournalLocked(
                 f"{error}: {primary_of(self._place.journal)}; or wait for its end with --standby"
             ) from None
+        self._scheduler = scheduler
         return scheduler
 
     async def _serve(self, scheduler: Scheduler) -> None:
         """Be the primary until a signal asks to stop."""
-        place, loop = self._place, asyncio.get_running_loop()
-        self._scheduler = scheduler
-        self._server.operation = Operations(
-            scheduler, place.journal, Places(place.bounds.admin_operations, place.bounds.admin_operations)
-        )
-        address_of(place.journal).write_bytes(msgspec.json.encode(Address(str(self._path), os.getpid())))
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        place = self._place
+        most = place.bounds.admin_operations
+        self._server.operation = Operations(scheduler, place.journal, Places(most, most))
+        with suppress(OSError):  # only others would miss it
+            address_of(place.journal).write_bytes(msgspec.json.encode(Address(str(self._path), os.getpid())))
         for line in recovered(scheduler.recovery):
             self._say(line)
         self._say(f"ready: {self._path} serves {place.journal}, generation {scheduler.recovery.generation}")
@@ -195,23 +193,21 @@ class Daemon:
         self._asked.set()
 
     def _reload(self) -> None:
+        self._reloading = asyncio.ensure_future(self._reload_all())
+
+    async def _reload_all(self) -> None:
+        """Go by what the configuration says now; if anything in it is wrong, by nothing of it."""
         try:
             settings = self._place.settings()
-            self._server.roles = Roles(settings.service)
-        except SchedulerError as error:
+            roles = Roles(settings.service)
+            if self._scheduler is not None:
+                await self._scheduler.reload(settings)
+                self._path.chmod(socket_mode(roles))
+        except (SchedulerError, OSError) as error:
             self._say(f"not reloaded: {error}")
             return
-        self._path.chmod(socket_mode(self._server.roles))
-        self._settings = settings
-        self._reloading = asyncio.ensure_future(self._reload_scheduler(settings))
-
-    async def _reload_scheduler(self, settings: Settings) -> None:
-        assert self._scheduler is not None
-        try:
-            await self._scheduler.reload(settings)
-            self._say("reloaded")
-        except SchedulerError as error:
-            self._say(f"not reloaded: {error}")
+        self._settings, self._server.roles = settings, roles
+        self._say("reloaded")
 
     async def _refer(self, peer: Peer, request: AnyRequest) -> object:
         """Answer as a standby."""
@@ -223,12 +219,12 @@ def lock_socket(path: Path) -> JournalLock:
     """Return the right to answer at ``path``.
 
     Raises:
-        ServiceError: somebody answers there.
+        NotPrimary: another one does.
     """
     try:
         return JournalLock(path)
     except JournalLocked:
-        raise ServiceError(
+        raise NotPrimary(
             f"{path}: another scheduler answers there; give this one another --socket, or let it wait with --standby"
         ) from None
 

@@ -48,10 +48,15 @@ class Roles:
         self.only_owner = not self._roles
         self._roles[os.geteuid()] = Role.ADMIN
 
-    def peer(self, connection: socket.socket) -> Peer:
-        """Return who is on the other side of ``connection``."""
-        _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    def peer(self, uid: int) -> Peer:
+        """Return the user as a peer, with the role that it has now."""
         return Peer(uid, user_name(uid), self._roles.get(uid, Role.NONE))
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the user that was at the other end of ``connection`` when it was made."""
+    _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(uid)
 
 
 @lru_cache(1024)

@@ -25,7 +25,7 @@ from reference_scheduler.service.protocol import (
     problem_of,
     read_request,
 )
-from reference_scheduler.service.roles import Peer, Role, Roles
+from reference_scheduler.service.roles import Peer, Role, Roles, peer_uid
 
 BACKLOG = 128
 Operation = Callable[[Peer, AnyRequest], Awaitable[object]]
@@ -59,21 +59,21 @@ class Server:
             await asyncio.sleep(0)
 
     async def _serve(self, connection: LineConnection) -> None:
-        peer = self.roles.peer(connection.socket)
+        uid = peer_uid(connection.socket)
         try:
-            if peer.role is Role.NONE:
+            if (peer := self.roles.peer(uid)).role is Role.NONE:
                 raise Denied(f"{peer.user} has no role here: see [scheduler.service] in the configuration")
-            with self._places.place(peer.uid):
-                await self._answer_all(connection, peer)
+            with self._places.place(uid):
+                await self._answer_all(connection, uid)
         except SchedulerError as error:  # ends the connection, whatever was asked
             await connection.write(line_of(Answer(0, error=problem_of(error))))
 
-    async def _answer_all(self, connection: LineConnection, peer: Peer) -> None:
+    async def _answer_all(self, connection: LineConnection, uid: int) -> None:
         self._connections.add(connection)
         try:
             while (line := await connection.next_line()) is not None:
-                await asyncio.sleep(self._rates[peer.uid].take(self._clock()))
-                await self._answer(connection, peer, line)
+                await asyncio.sleep(self._rates[uid].take(self._clock()))
+                await self._answer(connection, self.roles.peer(uid), line)
         except LineTooLongError:
             raise BadRequest(f"a request has at most {MAX_REQUEST_BYTES} bytes and ends with its line") from None
         except asyncio.CancelledError:
@@ -88,14 +88,14 @@ class Server:
             if isinstance(found, AsyncGenerator):
                 await self._stream(connection, request.id, found)
                 found = None
-            answer = line_of(Answer(request.id, found))
+            answer = Answer(request.id, found)
         except SchedulerError as error:
-            answer = line_of(Answer(id_of(line), error=problem_of(error)))
+            answer = Answer(id_of(line), error=problem_of(error))
         except Exception as error:  # a defect must not end the service, nor be silent
             traceback.print_exc(file=sys.stderr)
-            problem = problem_of(InternalError(f"{type(error).__name__}: {error}; the scheduler's log has the details"))
-            answer = line_of(Answer(id_of(line), error=problem))
-        await connection.write(answer)
+            defect = InternalError(f"{type(error).__name__}: {error}; the scheduler's log has the details")
+            answer = Answer(id_of(line), error=problem_of(defect))
+        await connection.write(line_of(answer))
 
     async def _stream(self, connection: LineConnection, request: int, found: AsyncGenerator[Streamed, None]) -> None:
         async with aclosing(found) as events:

@@ -112,10 +112,14 @@ def test_roles_are_read_again_on_hangup_and_a_wrong_file_changes_nothing(open_fo
         service.send(signal.SIGHUP)
         refused = "not reloaded: scheduler.toml: scheduler.service.readers: must be an array of texts, got 7"
         assert service.line() == refused
-        assert ask(service.path, READER, b'{"op":"hello"}') == ("ok", "")
+        with user(READER):
+            reader = Raw(service.path)
+        assert "ok" in reader.ask(b'{"op":"hello"}')
         file.write_text("")
         service.send(signal.SIGHUP)
         assert service.line() == "reloaded"
+        assert reader.ask(b'{"op":"hello"}')["error"]["code"] == "denied"
+        reader.close()
         assert service.path.stat().st_mode & 0o777 == 0o600
         with user(READER), pytest.raises(PermissionError):
             Raw(service.path)
