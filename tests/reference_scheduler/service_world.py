@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,6 +75,12 @@ class Process:
     def has_more(self) -> bool:
         """Return whether there is output that was not read."""
         return bool(self._unread or self._selector.select(0))
+
+    def has_socket(self) -> bool:
+        """Return whether it has connected to something."""
+        with suppress(OSError):  # what is open changes while one looks
+            return any("socket:" in os.readlink(fd) for fd in Path(f"/proc/{self.pid}/fd").iterdir())
+        return False
 
     def until(self, beginning: str) -> str:
         """Return the next line that begins so."""

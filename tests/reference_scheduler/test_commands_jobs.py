@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from service_world import ROOT, Service, refsched
+from service_world import ROOT, Process, Service, refsched
 
 from reference_scheduler.cli import main
 from reference_scheduler.requests import JobRequest
@@ -175,6 +176,19 @@ def test_a_job_that_is_not_there(service: Service, tmp_path: Path) -> None:
         code, out, error = refsched(tmp_path, command, "99")
         assert (code, out) == (1, "")
         assert error == "Error: there is no job '99', or it ended long ago and was forgotten\n"
+
+
+@pytest.mark.parametrize("command", [["wait", "1"], ["run", "sleep", "600"], ["events", "--job", "1"], ["drain"]])
+def test_ctrl_c_ends_whatever_waits_and_no_other_job(service: Service, tmp_path: Path, command: list[str]) -> None:
+    with service.client() as client:
+        job = client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"})).id
+        # Between two lines anything may be left open; Python would warn of that.
+        with Process(tmp_path, *command, PYTHONWARNINGS="ignore") as waiting:
+            while not waiting.has_socket():
+                assert waiting.process.poll() is None
+            waiting.send(signal.SIGINT)
+            assert (waiting.rest(), waiting.wait()) == ([], 130)
+        assert client.get(job).state == "running"
 
 
 def test_every_command_tells_its_exit_statuses_and_is_in_the_documentation() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -153,6 +154,8 @@ def test_a_slow_reader_loses_events_and_is_told_how_many(service: Service) -> No
 
 
 def test_a_thousand_connections_leave_room_for_others_once_they_are_gone(service: Service) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     with service.client() as client:
         client.hello()  # its place is taken before the crowd comes
         idle_fds = open_fds(service.pid)
