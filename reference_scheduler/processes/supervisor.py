@@ -142,6 +142,7 @@ class Attempt:
         self._status: int | None = None
         self._has_reaped = False
         self._stopped: Ending | None = None
+        self._deadline: float | None = None
         self._kill_at: float | None = None
         self._pause_s = PAUSE_S
         self._asked: set[tuple[int, int]] = set()
@@ -155,10 +156,11 @@ class Attempt:
             self._pid = self._spawn()
         except OSError as error:
             return Report(Ending.SPAWN_FAILED.value, error=error.errno or 0, detail=_explain(error))
-        deadline = None if self._order.timeout_us is None else time.monotonic() + self._order.timeout_us / 1e6
+        if self._order.timeout_us is not None:
+            self._deadline = time.monotonic() + self._order.timeout_us / 1e6
         while self._reap():
-            self._escalate(deadline)
-            self._take(self._supervisor.ready(self._patience_ms(deadline)))
+            self._escalate()
+            self._take(self._supervisor.ready(self._patience_ms()))
         for fd in list(self._drains):
             self._read(fd, PIPE_BYTES)
         for fd in list(self._drains):  # held open by a process that is none of the attempt's
@@ -197,12 +199,13 @@ class Attempt:
                     self._status = status
         return False
 
-    def _escalate(self, deadline: float | None) -> None:
+    def _escalate(self) -> None:
         now = time.monotonic()
         if self._status is not None and self._stopped is None and self._kill_at is None:
             self._left_behind = len(tree.descendants(os.getpid()))
             self._kill_at = now
-        elif self._status is None and deadline is not None and now >= deadline:
+        elif self._status is None and self._deadline is not None and now >= self._deadline:
+            self._deadline = None
             self._stop(Ending.TIMED_OUT, self._order.grace_us)
         if self._kill_at is not None and now >= self._kill_at:
             self._signal(signal.SIGKILL, tree.descendants(os.getpid()))
@@ -237,11 +240,10 @@ class Attempt:
                     self._refused.add(process.identity)
                     self._supervisor.tell("refused", process.pid, number.name)
 
-    def _patience_ms(self, deadline: float | None) -> int | None:
-        until = deadline if self._kill_at is None else self._kill_at
-        if until is None:
-            return None
-        return min(max(0, int(1000 * (until - time.monotonic())) + 1), MAX_WAIT_MS)
+    def _patience_ms(self) -> int | None:
+        deadline = self._deadline if self._status is None else None
+        due = [at for at in (deadline, self._kill_at) if at is not None]
+        return min(max(0, int(1000 * (min(due) - time.monotonic())) + 1), MAX_WAIT_MS) if due else None
 
     def _take(self, ready: list[int]) -> None:
         for fd in ready:

@@ -254,6 +254,13 @@ def test_a_run_without_a_report_has_failed(python: str, args: list[str], failure
     assert result.detail.startswith(detail)
 
 
+def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text("<testsuites><testcase name='old'/></testsuites>")
+    result = run_kind("test", {"python": "/bin/true", "report": str(report)})
+    assert (result.state, result.detail) == (AttemptState.FAILED, "no report: No such file or directory")
+
+
 def test_a_report_that_is_none_is_a_failure(tmp_path: Path) -> None:
     fake = tmp_path / "python"
     fake.write_text('#!/bin/sh\nfor last; do :; done; echo "<testsuites><testcase" > "${last#--junitxml=}"\n')

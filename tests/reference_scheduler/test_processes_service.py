@@ -14,7 +14,7 @@ import pytest
 from process_world import named, new_token, open_fds, run, run_one, sh
 
 from reference_scheduler.core.model import MAX_TIME_US, Failure
-from reference_scheduler.processes import tree
+from reference_scheduler.processes import cgroup, tree
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import (
     MAX_IDLE,
@@ -344,6 +344,39 @@ def test_a_service_that_is_closed_while_it_has_no_guardian_starts_none() -> None
     assert tree.descendants(os.getpid()) == []
 
 
+@pytest.mark.skipif(cgroup.delegated() is None, reason="no control group is delegated to this process")
+def test_a_service_that_is_closed_while_a_lost_guardian_is_buried_starts_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    buried, end = asyncio.Event(), cgroup.end
+
+    async def end_later(group: Path) -> int:
+        await buried.wait()
+        return await end(group)
+
+    async def body() -> None:
+        service = ManagedProcessService()
+        await service.run(sh("exit 0"))
+        held = await service.start(sh("sleep 600"))
+        (guardian,) = [process.pid for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        monkeypatch.setattr(cgroup, "end", end_later)
+        os.kill(guardian, signal.SIGKILL)
+        while tree.descendants(os.getpid()):
+            await asyncio.sleep(0.002)
+        starting = asyncio.ensure_future(service.run(sh("exit 0")))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(service.close())
+        await asyncio.sleep(0)
+        buried.set()
+        await closing
+        assert (await held.wait()).ending is Ending.SUPERVISOR_LOST
+        with pytest.raises(ServiceClosedError):
+            await starting
+
+    asyncio.run(body())
+    assert tree.descendants(os.getpid()) == []
+
+
 @pytest.mark.parametrize(
     ("limit", "detail"),
     [(resource.RLIMIT_AS, "Cannot allocate memory"), (resource.RLIMIT_NOFILE, "Too many open files")],
@@ -374,6 +407,12 @@ def test_both_ends_of_a_long_output_are_kept() -> None:
     whole = b"".join(b"%d\n" % n for n in range(1, 100001))
     assert result.stdout == Output(whole[:10], whole[-7:], len(whole) - 17)
     assert result.stderr == Output(b"1\n2\n3\n4\n5\n6\n7\n")
+
+
+def test_what_is_in_a_larger_pipe_when_the_process_ends_is_not_lost() -> None:
+    code = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20); os.write(1, bytes(1 << 20))"
+    output = run_one(ProcessSpec(argv=(sys.executable, "-c", code))).stdout
+    assert len(output.head) + output.omitted_bytes + len(output.tail) == 1 << 20
 
 
 def test_output_is_bytes_whatever_they_are(tmp_path: Path) -> None:

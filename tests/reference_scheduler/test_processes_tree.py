@@ -153,9 +153,14 @@ def kin(service_pid: int) -> tuple[int, list[int]]:
 
 @pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("victim", ["guardian", "supervisor", "both"])
-def test_a_lost_helper_loses_no_process(trick: str, victim: str) -> None:
-    if victim == "both" and trick in ("scrubbed", "all") and cgroup.delegated() is None:
-        pytest.skip("without marks, and with both helpers gone, only a control group could tell")
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_lost_helper_loses_no_process(
+    trick: str, victim: str, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not grouped:
+        monkeypatch.setattr(cgroup, "make", lambda: None)
+    if victim == "both" and trick in ("scrubbed", "all") and not (grouped and cgroup.delegated()):
+        pytest.skip("without marks, and with both helpers gone, only a control group can tell")
     token = new_token()
 
     async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int], ProcessResult]:
@@ -267,6 +272,28 @@ def test_a_signal_at_any_moment_leaves_no_orphan() -> None:
                 os.kill(pid, signal.SIGTERM)
             for pid in pids:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_a_lost_supervisor_is_reported_when_the_guardian_has_cleaned_up() -> None:
+    token = new_token()
+
+    async def body(service: ManagedProcessService) -> tuple[bool, list[int], ProcessResult, list[int]]:
+        await asyncio.gather(*(service.run(ProcessSpec(argv=("/bin/sleep", "0.05"))) for _ in range(2)))
+        running = await service.start(family(token, "all", "stay"))
+        pids = await wait_up(token)
+        guardian, _ = kin(os.getpid())
+        os.kill(guardian, signal.SIGSTOP)
+        (supervisor,) = {process.parent for process in map(tree.look_up, pids) if process} & set(kin(os.getpid())[1])
+        os.kill(supervisor, signal.SIGKILL)
+        for _ in range(5):
+            await service.run(ProcessSpec(argv=("/bin/true",)))
+        early, left = running.result.done(), named(token)
+        os.kill(guardian, signal.SIGCONT)
+        return early, left, await running.wait(), named(token)
+
+    early, left, lost, alive = run(body)
+    assert (early, lost.ending, alive) == (False, Ending.SUPERVISOR_LOST, [])
+    assert len(left) == FAMILY_SIZE + 1
 
 
 # A control group.
