@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from reference_scheduler.clock import Clock, wall_us
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
@@ -20,15 +18,15 @@ from reference_scheduler.drivers.live import LiveDriver
 from reference_scheduler.errors import NoSuchJob, SchedulerStopping
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
-from reference_scheduler.journal.base import GenerationRow, JobFilter, JobRow, Journal
+from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.sqlite import SqliteJournal
-from reference_scheduler.journal.state import Plugins, core_of
+from reference_scheduler.journal.state import Plugins
 from reference_scheduler.observers import Observers, Subscription
 from reference_scheduler.plugins import available_allocators, available_pickers
 from reference_scheduler.processes.service import ManagedProcessService
 from reference_scheduler.processes.strays import end_strays
-from reference_scheduler.recovery import Recovery, first_events
+from reference_scheduler.recovery import Recovery
 from reference_scheduler.replay import Recorder
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.status import take_snapshot
@@ -92,32 +90,14 @@ class Scheduler:
 
     async def _begin(self, plugins: Plugins) -> None:
         settings, journal = self.settings, self._journal
-        saved = journal.load()
-        core = core_of(saved, plugins)
-        generation = secrets.token_hex(16)
-        strays = await end_strays(journal.owner, generation)
-        clock = Clock.resumed(saved, core.now_us)
-        self._attempts = Attempts(journal, self.executors, settings, self.observers, self._ended)
-        self._driver = LiveDriver(
-            core,
-            saved.number,
-            clock,
-            generation,
-            journal,
-            self._attempts,
-            self.observers,
-            plugins,
-            not settings.core.enabled,
-            settings.keep_ended,
-            settings.reconcile_interval_us,
-        )
         self._plugins = plugins
-        self.submission = JobSubmissionService(
-            self._driver, journal, self.executors, self._attempts, settings, saved.last_job
-        )
+        self._attempts = Attempts(journal, self.executors, settings, self.observers, self._ended)
+        self._driver = LiveDriver(journal, self._attempts, self.observers, settings, plugins)
+        self.submission = JobSubmissionService(self._driver, journal, self.executors, self._attempts, settings)
+        core = self._driver.core
         recovery = Recovery(core)
-        row = GenerationRow(generation, wall_us(), clock.boot, clock.offset_us)
-        await self._driver.start(first_events(settings.core, generation, clock.now_us()), row)
+        strays = await end_strays(journal.owner, self._driver.generation)
+        await self._driver.start()
         self.recovery = recovery.report(core, strays, journal.notes)
 
     def _ended(self, live: LiveAttempt, result: AttemptResult) -> None:
@@ -349,9 +329,7 @@ class Scheduler:
         check_plugins(settings, self._plugins)
         was_enabled = self.settings.core.enabled
         await self._do(lambda at: ConfigLoaded(at=at, run_pass=False, config=settings.core))
-        self.settings = self.submission.settings = self._attempts.settings = settings
-        self._driver.keep_ended = settings.keep_ended
-        self._driver.reconcile_interval_us = settings.reconcile_interval_us
+        self.settings = self.submission.settings = self._attempts.settings = self._driver.settings = settings
         if not settings.core.enabled:
             await self.pause()
         elif not was_enabled:

@@ -47,13 +47,7 @@ class JobSubmissionService:
     """
 
     def __init__(
-        self,
-        driver: LiveDriver,
-        journal: Journal,
-        executors: ExecutorRegistry,
-        attempts: Attempts,
-        settings: Settings,
-        last_job: int,
+        self, driver: LiveDriver, journal: Journal, executors: ExecutorRegistry, attempts: Attempts, settings: Settings
     ) -> None:
         self.settings = settings
         self.closed = False
@@ -61,7 +55,7 @@ class JobSubmissionService:
         self._journal = journal
         self._executors = executors
         self._attempts = attempts
-        self._last_job = last_job
+        self._last_job = driver.last_job
         self._keys: dict[str, _Submission] = {}
 
     async def submit(self, request: JobRequest) -> str:

@@ -14,17 +14,17 @@ and what must not be lost (the ends of attempts) is tried again.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import Counter, deque
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from msgspec.structs import replace
 
 from reference_scheduler.clock import Clock, wall_us
-from reference_scheduler.core import SchedulerCore
+from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Preempt
-from reference_scheduler.core.events import Event, Tick
+from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, Tick
 from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
@@ -53,36 +53,30 @@ class _Pending(msgspec.Struct):
 
 
 class LiveDriver:
-    """Moves ``core`` through real time.
+    """Moves a core, which goes on from what is in ``journal``, through real time.
 
-    ``number`` is that of the core's latest event. While ``paused`` it lets no passes follow, so nothing starts;
-    which events a pass follows is part of what is recorded. Call it from the thread of its event loop only.
+    While ``paused`` it lets no passes follow, so nothing starts; which events a pass follows is part of what is
+    recorded. Call it from the thread of its event loop only.
+
+    Raises:
+        JournalError: the journal cannot be gone on from.
     """
 
     def __init__(
-        self,
-        core: SchedulerCore,
-        number: int,
-        clock: Clock,
-        generation: str,
-        journal: Journal,
-        attempts: Attempts,
-        observers: Observers,
-        plugins: Plugins,
-        paused: bool,
-        keep_ended: int,
-        reconcile_interval_us: int,
+        self, journal: Journal, attempts: Attempts, observers: Observers, settings: Settings, plugins: Plugins
     ) -> None:
-        self.core = core
-        self.generation = generation
+        saved = journal.load()
+        self.core = core_of(saved, plugins)
+        self.last_job = saved.last_job
+        self.generation = secrets.token_hex(16)
+        self.settings = settings
         self.unavailable = ""
-        self.paused = paused
+        self.paused = not settings.core.enabled
         self.recorder: Recorder | None = None
         self.wakes: Counter[WakeReason] = Counter()
-        self.keep_ended = keep_ended
-        self.reconcile_interval_us = reconcile_interval_us
-        self._number = number
-        self._clock = clock
+        self.broken = asyncio.Event()
+        self._number = saved.number
+        self._clock = Clock.resumed(saved, self.core.now_us)
         self._journal = journal
         self._attempts = attempts
         self._observers = observers
@@ -101,7 +95,6 @@ class LiveDriver:
         self._stopping = False
         self._over = ""
         self._task: asyncio.Task[None] | None = None
-        self.broken = asyncio.Event()
 
     # From outside.
 
@@ -144,14 +137,19 @@ class LiveDriver:
             if not waiting:
                 del self._waiters[job]
 
-    async def start(self, events: Sequence[Event], generation: GenerationRow) -> None:
-        """Make durable the ``events`` that a start begins with, act on them, and go on by itself.
+    async def start(self) -> None:
+        """Make a new generation durable, start what waits, and go on by itself.
 
         Raises:
-            JournalUnavailable: they could not be written.
+            JournalUnavailable: it could not be written.
         """
-        pending = self._handle([(None, event) for event in events])
-        pending.batch.generation = generation
+        now_us = self.now_us()
+        loaded = ConfigLoaded(at=now_us, run_pass=False, config=self.settings.core)
+        started = GenerationStarted(at=now_us, run_pass=False, generation=self.generation)
+        pending = self._handle([(None, loaded), (None, started)])
+        pending.batch.generation = GenerationRow(
+            self.generation, pending.batch.wall_us, self._clock.boot, self._clock.offset_us
+        )
         pending.batch.state = State(self._number, self.core.snapshot())
         try:
             await self._write(pending.batch)
@@ -219,7 +217,7 @@ class LiveDriver:
         if not chosen and due_us is not None and max(due_us, self._no_tick_before_us) <= now_us:
             chosen.append((None, Tick(at=now_us)))
             if self.paused:  # what is due may stay so without a pass
-                self._no_tick_before_us = now_us + self.reconcile_interval_us
+                self._no_tick_before_us = now_us + self.settings.reconcile_interval_us
         return self._handle(chosen) if chosen else None
 
     def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
@@ -264,8 +262,8 @@ class LiveDriver:
 
     def _add_state(self, batch: Batch) -> None:
         """Have the whole state written with ``batch``, without most of what ended long ago."""
-        ended = self._journal.ended_before(self.keep_ended)
-        if len(ended) > self.keep_ended // 4:
+        ended = self._journal.ended_before(self.settings.keep_ended)
+        if len(ended) > self.settings.keep_ended // 4:
             self.core, batch.forget = without(self.core, ended, self._plugins)
             if self.recorder is not None:
                 self.recorder.follow(self.core)
@@ -300,7 +298,7 @@ class LiveDriver:
         if not self.unavailable:
             self._observers.tell(wall_us(), "journal", detail=str(error))
         self.unavailable = str(error)
-        self._retry_us = self._clock.now_us() + self.reconcile_interval_us
+        self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
         self._core_is_ahead = True
         for intent, _ in pending.steps:
             if intent is not None and intent.refused(error) and not self._stopping:
@@ -312,7 +310,7 @@ class LiveDriver:
             saved = self._journal.load()
         except JournalUnavailable as error:
             self.unavailable = str(error)
-            self._retry_us = self._clock.now_us() + self.reconcile_interval_us
+            self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
             return False
         self.core, self._number = core_of(saved, self._plugins), saved.number
         self._core_is_ahead = False
@@ -373,7 +371,7 @@ class LiveDriver:
         elif due_us is not None:
             wakes.append((max(due_us, self._no_tick_before_us), WakeReason.SCHEDULE_TICK))
         if self._attempts.tokens():
-            wakes.append((now_us + self.reconcile_interval_us, WakeReason.RECONCILED))
+            wakes.append((now_us + self.settings.reconcile_interval_us, WakeReason.RECONCILED))
         timer = None
         if wakes:
             at_us, reason = min(wakes)
