@@ -178,6 +178,8 @@ class Daemon:
         await asyncio.wait((asked, finished), return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         if not self._asked.is_set() and (error := finished.exception()) is not None:
+            with suppress(type(error)):  # the same again
+                await scheduler.close(StopMode.INTERRUPT)
             raise InternalError(f"the scheduler broke off by a defect, {type(error).__name__}: {error}") from error
         finished.cancel()
 

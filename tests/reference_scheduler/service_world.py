@@ -79,7 +79,7 @@ class Process:
     def has_socket(self) -> bool:
         """Return whether it has connected to something."""
         with suppress(OSError):  # what is open changes while one looks
-            return any("socket:" in os.readlink(fd) for fd in Path(f"/proc/{self.pid}/fd").iterdir())
+            return any("socket:" in str(fd.readlink()) for fd in Path(f"/proc/{self.pid}/fd").iterdir())
         return False
 
     def until(self, beginning: str) -> str:
