@@ -19,10 +19,11 @@ from reference_scheduler.commands.watch import events, top
 
 @click.group()
 def main() -> None:
-    """The reference scheduler: simulate workloads under a scheduling policy, measure, compare and draw.
+    """The reference scheduler: run jobs on this machine, or simulate how they would be run.
 
-    What a scheduler was told and decided can be recorded, printed and replayed; fuzz looks for histories that
-    it does not survive.
+    serve is the scheduler as a service; submit, run, wait, get, list and so on talk to it. simulate runs a workload
+    under a policy and measures it. What a scheduler was told and decided can be recorded, printed (dump) and
+    replayed (verify); fuzz looks for histories that it does not survive.
     """
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_world import PATIENCE_S, Process, Service
@@ -49,7 +50,7 @@ def test_each_job_that_ended_is_a_span_with_its_attempts_inside(
         good = client.wait(client.submit(JobRequest(kind="shell", payload={"script": "true"}, queue="q")).id)
         bad = client.wait(client.submit(JobRequest(kind="python", payload={"code": "exit(3)"})).id)
         assert service.stop() == 0
-    spans = {}
+    spans: dict[str, Any] = {}
     resources = set()
     while len(spans) < 4:
         request = trace_service.ExportTraceServiceRequest.FromString(received.get(timeout=PATIENCE_S))
