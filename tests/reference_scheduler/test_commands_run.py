@@ -154,3 +154,23 @@ def test_beside_a_scheduler_that_observes_the_caller_runs_it(tmp_path: Path, rol
             assert result is not None
             assert result.stdout.head == b"mine\n"
             assert client.report("1", AttemptResult(AttemptState.COMPLETED)) is False  # that is known already
+
+
+def test_a_signal_ends_what_the_caller_runs_and_the_scheduler_is_told(tmp_path: Path) -> None:
+    with Service(tmp_path, config='[scheduler]\nrollout = "observe"\n') as service, service.client() as client:
+        with Process(tmp_path, "run", "--kind", "shell", "touch up; sleep 600") as process:
+            while not (tmp_path / "up").exists():
+                assert process.process.poll() is None
+            process.send(signal.SIGTERM)
+            assert process.wait() == 143
+        assert client.wait("1").state is JobState.CANCELLED
+
+
+def test_a_scheduler_that_is_lost_is_told_on_one_line(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, Process(tmp_path, "run", "--kind", "shell", "touch up; sleep 600") as process:
+        while not (tmp_path / "up").exists():
+            assert process.process.poll() is None
+        service.stop(signal.SIGKILL)
+        lost = f"the scheduler at {service.path} hung up; what it did not answer may not have happened"
+        assert process.rest() == [f"Error: {lost}"]
+        assert process.wait() == 125
