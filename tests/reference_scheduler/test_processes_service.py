@@ -360,7 +360,7 @@ def test_a_service_that_is_closed_while_a_lost_guardian_is_buried_starts_no_othe
         (guardian,) = [process.pid for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
         monkeypatch.setattr(cgroup, "end", end_later)
         os.kill(guardian, signal.SIGKILL)
-        while not (service._guardian and service._guardian.ended):
+        while service._supervisors or not (service._guardian and service._guardian.ended):
             await asyncio.sleep(0.002)
         starting = asyncio.ensure_future(service.run(sh("exit 0")))
         await asyncio.sleep(0)
