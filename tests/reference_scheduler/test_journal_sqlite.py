@@ -25,6 +25,7 @@ from reference_scheduler.errors import (
     JournalTooNew,
     JournalUnavailable,
 )
+from reference_scheduler.journal import sqlite
 from reference_scheduler.journal.base import Batch, JobRow
 from reference_scheduler.journal.check import JournalCheck, check_journal
 from reference_scheduler.journal.lock import JournalLock, wait_until_free
@@ -187,6 +188,28 @@ def test_without_room_nothing_is_acknowledged_and_work_goes_on_when_there_is_roo
     assert (check(path).problems, check(path).open_jobs) == ((), 0)
 
 
+def test_a_lock_that_is_held_for_too_long_is_an_error_and_work_goes_on_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.05)
+
+    async def run() -> None:
+        async with Scheduler(settings(), tmp_path / "j.db", [HeldExecutor()]) as scheduler:
+            await scheduler.pause()
+            other = sqlite3.connect(tmp_path / "j.db", isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(JournalUnavailable, match="database is locked; nothing was written"):
+                await scheduler.submit(held())
+            with pytest.raises(JournalUnavailable, match="database is locked"):  # at once, without trying
+                await scheduler.submit(held())
+            other.close()
+            while scheduler.snapshot().unavailable:
+                await asyncio.sleep(0.01)
+            assert len({(await scheduler.submit(held())).id, *(job.id for job in scheduler.jobs())}) == 1
+
+    asyncio.run(run())
+
+
 def test_of_a_failed_commit_nothing_is_there_and_the_next_one_follows_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     core = SchedulerCore()
@@ -310,6 +333,28 @@ def test_a_scheduler_does_not_start_from_a_log_that_was_changed(journal: Path, s
 
     with pytest.raises(JournalDamaged):
         asyncio.run(start())
+
+
+def test_a_request_that_was_changed_is_not_run(journal: Path) -> None:
+    edit(journal, "UPDATE jobs SET request = x'80' WHERE number = 3")
+    executor = HeldExecutor()
+
+    async def run() -> str:
+        async with Scheduler(settings(1), journal, [executor]) as scheduler:
+            assert (await scheduler.wait("3", TIMEOUT_S)).state is JobState.FAILED
+            return scheduler.attempts("3")[0].detail
+
+    assert asyncio.run(run()) == "the journal holds another request than was submitted"
+    assert executor.contexts == []
+
+
+def test_a_job_of_a_kind_that_nobody_runs_any_more_fails(journal: Path) -> None:
+    async def run() -> str:
+        async with Scheduler(settings(1), journal, []) as scheduler:
+            assert (await scheduler.wait("3", TIMEOUT_S)).state is JobState.FAILED
+            return scheduler.attempts("3")[0].detail
+
+    assert asyncio.run(run()) == "no executor is registered for kind 'held'"
 
 
 def test_check_finds_a_flipped_bit_in_any_page_that_is_used(journal: Path) -> None:

@@ -196,7 +196,7 @@ async def test_times_and_dependencies_are_kept() -> None:
     scheduler, executor = await world(4)
     first = await scheduler.submit(held())
     after = await scheduler.submit(held(after_ok=(first.id,)))
-    late = await scheduler.submit(held(delay_us=20_000))
+    late = await scheduler.submit(held(delay_us=300_000))
     hopeless = await scheduler.submit(held(after_any=(first.id,), start_within_us=1))
     assert (after.state, late.state) == (JobState.BLOCKED, JobState.SCHEDULED)
     assert (await scheduler.wait(hopeless.id, TIMEOUT_S)).state is JobState.EXPIRED
@@ -284,7 +284,7 @@ async def test_a_worker_that_was_stopped_past_its_lease_is_refused_when_it_goes_
     executor = WorkerExecutor()
     async with Scheduler(settings(1), executors=[executor]) as scheduler:
         news = scheduler.observe()
-        job = await scheduler.submit(held(lease_us=60_000, idempotency=Idempotency.SAFE_REPEAT))
+        job = await scheduler.submit(held(lease_us=1_500_000, idempotency=Idempotency.SAFE_REPEAT))
         view = await scheduler.wait(job.id, TIMEOUT_S)
         assert (view.state, view.attempts) == (JobState.COMPLETED, 2)
         assert executor.contexts[0].stop.reason is StopReason.LEASE
