@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from reference_scheduler.executors.base import Progress
 from reference_scheduler.observers import Gap
-from reference_scheduler.replay.frames import ReplayError
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.service import protocol
@@ -36,6 +35,7 @@ from reference_scheduler.service.protocol import (
     problem_of,
 )
 from reference_scheduler.service.roles import Peer, Role
+from reference_scheduler.views import RecordStatus
 
 
 class Operations:
@@ -129,14 +129,7 @@ class Operations:
             case protocol.RecordStop():
                 return scheduler.record_stop()
             case protocol.RecordStart(path=path):
-                if not Path(path).is_absolute():
-                    raise BadRequest(f"path: must be absolute, got {path!r}")
-                try:
-                    return scheduler.record_start(Path(path))
-                except OSError as error:
-                    raise ServiceError(f"{path}: {error.strerror}") from error
-                except ReplayError as error:
-                    raise ServiceError(f"{path}: {error}") from error
+                return record_start(scheduler, Path(path))
         return None
 
     def _check_own(self, peer: Peer, job: str) -> None:
@@ -181,6 +174,24 @@ async def events(scheduler: Scheduler, job: str) -> AsyncGenerator[Streamed, Non
                 yield found
     finally:
         subscription.close()
+
+
+def record_start(scheduler: Scheduler, path: Path) -> RecordStatus:
+    """Have ``scheduler`` record into ``path``.
+
+    Raises:
+        ServiceError: that is no place for a log; the message says why.
+    """
+    if not path.is_absolute():
+        raise BadRequest(f"path: must be absolute, got {str(path)!r}")
+    try:
+        if path.exists() and not path.is_file():
+            raise ServiceError(f"{path}: is no file")  # to open a pipe would hold up everything
+        return scheduler.record_start(path)
+    except OSError as error:
+        raise ServiceError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # no path at all, or no log
+        raise ServiceError(f"{str(path)!r}: {error}") from error
 
 
 def _bounded(name: str, count: int) -> int:

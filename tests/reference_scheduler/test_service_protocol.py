@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +22,7 @@ from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import Progress
 from reference_scheduler.service import protocol
 from reference_scheduler.service.bounds import Bounds, Rate
-from reference_scheduler.service.errors import BadRequest
+from reference_scheduler.service.errors import BadRequest, ServiceError
 
 FORGOTTEN = ", or it ended long ago and was forgotten"
 OTHER_VERSION = "version 2 of the protocol is not spoken here, only 1"
@@ -100,6 +103,61 @@ def test_any_bytes_are_a_request_or_a_bad_one(line: bytes) -> None:
     assert 0 <= protocol.id_of(line) <= 2**53
 
 
+ODD_TEXTS = ("", "0", "-1", "1", "2", "3", "\x00", "\u202e", "'; drop table jobs;--", "/", "x" * 900, "1" * 40)
+ODD_NUMBERS = (0, 1, -1, 1000, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, 1e300)
+
+
+def odd_request(random: Random, log: Path) -> dict[str, Any]:
+    """Return a request of which most is right and the rest is not."""
+
+    def odd() -> Any:
+        return random.choice((*ODD_TEXTS, *ODD_NUMBERS, None, True, [], [ODD_TEXTS[0]], {}, {"a": [1]}))
+
+    request = random.choice(protocol.AnyRequest.__args__)
+    fields: dict[str, Any] = {"op": request.__struct_config__.tag}
+    likely: dict[str, Callable[[], Any]] = {
+        "job": lambda: random.choice(ODD_TEXTS),
+        "states": lambda: ["queued"],
+        "limit": lambda: random.choice((1, 1000)),
+        "timeout_us": lambda: 1000,
+        "result": lambda: {"state": "failed", "exit_code": random.choice(ODD_NUMBERS), "values": {"a": odd()}},
+        "progress": lambda: {"message": random.choice(ODD_TEXTS), "counts": {"a": random.choice(ODD_NUMBERS)}},
+        "path": lambda: random.choice((str(log), str(log.parent), f"{log}\0", "/dev/null", "/none/x")),
+    }
+    for name in request.__struct_fields__:
+        if name not in ("v", "id"):
+            fields[name] = likely.get(name, odd)() if random.random() < 0.8 else odd()
+    if request is protocol.Submit:
+        job = {"kind": "shell", "payload": random.choice(({"script": "true"}, odd()))}
+        names = random.sample(protocol.JobToSubmit.__struct_fields__, 3)
+        fields["job"] = job | {name: odd() for name in names if name not in job}
+    if request is protocol.Wait:
+        fields["timeout_us"] = random.choice((0, 1000))
+    return fields
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_request_however_odd_finds_a_defect(service: Service, tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    with service.raw() as raw:
+        for _ in range(300):
+            request = odd_request(random, tmp_path / "log.replay")
+            if request["op"] in ("drain", "events"):
+                continue  # they do not end
+            answer = raw.ask(json.dumps(request).encode())
+            assert answer, request
+            assert answer.get("error", {}).get("code") not in ("internal", "stopping"), request
+        assert "ok" in raw.ask(b'{"op":"resume"}')
+        assert "ok" in raw.ask(b'{"op":"record_stop"}')
+
+
+def test_a_pipe_is_not_recorded_into(service: Service, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with service.client() as client, pytest.raises(ServiceError) as caught:
+        client.record_start(tmp_path / "pipe")
+    assert str(caught.value) == f"{tmp_path}/pipe: is no file"
+
+
 def test_requests_may_come_byte_by_byte_or_all_at_once(service: Service) -> None:
     with service.raw() as raw:
         for byte in b'{"id":1,"op":"hello"}\n{"id":2,"op":"hello"}':
@@ -109,13 +167,15 @@ def test_requests_may_come_byte_by_byte_or_all_at_once(service: Service) -> None
 
 
 def test_half_a_line_does_nothing_and_a_closed_direction_is_still_answered(service: Service) -> None:
+    with service.client() as client:
+        before = client.jobs()
     with service.raw() as raw:
         raw.send(HELLO + b'\n{"op":"submit","job":{"kind":"shell","payload":{"script":"true"}}}')
         raw.socket.shutdown(socket.SHUT_WR)
         assert raw.answer()["ok"]["role"] == "admin"
         assert raw.answer() == {}
     with service.client() as client:
-        assert client.jobs() == []
+        assert client.jobs() == before
 
 
 def test_a_line_without_end_is_refused_and_costs_no_memory(service: Service) -> None:
