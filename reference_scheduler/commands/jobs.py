@@ -23,6 +23,7 @@ from reference_scheduler.commands.service import (
     print_fields,
     print_json,
     print_table,
+    progress_text,
     when,
     with_client,
 )
@@ -116,7 +117,13 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    print_fields(view, submitted_at_us=when(view.submitted_at_us), ended_at_us=when(view.ended_at_us))
+    print_fields(
+        view,
+        submitted_at_us=when(view.submitted_at_us),
+        ended_at_us=when(view.ended_at_us),
+        observed="yes, its caller runs it" if view.observed else "",
+        progress=progress_text(view.progress),
+    )
     click.echo(client.why(job))
 
 

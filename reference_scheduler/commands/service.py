@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from reference_scheduler.errors import SchedulerError
+from reference_scheduler.executors.base import Progress
 from reference_scheduler.service.client import Client
 from reference_scheduler.service.places import SOCKET_VARIABLE, default_socket
 
@@ -131,6 +132,15 @@ def duration(span_us: int) -> str:
     if seconds < 3600:
         return f"{seconds // 60}m{seconds % 60:02}s"
     return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+
+
+def progress_text(progress: Progress | None) -> str:
+    """Return a progress on one line, "" if there is none."""
+    if progress is None:
+        return ""
+    parts = [] if progress.fraction is None else [f"{progress.fraction:.0%}"]
+    parts += [f"{name}={count}" for name, count in progress.counts.items()]
+    return " ".join([*parts, progress.message]).strip()
 
 
 def one_line(value: str) -> str:

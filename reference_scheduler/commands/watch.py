@@ -19,11 +19,11 @@ from reference_scheduler.commands.service import (
     duration,
     json_option,
     one_line,
+    progress_text,
     when,
     with_client,
 )
 from reference_scheduler.core.model import JobState
-from reference_scheduler.executors.base import Progress
 from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.service.client import Client
 from reference_scheduler.views import JobView
@@ -65,15 +65,8 @@ def event_line(notice: Notice) -> str:
     """Return a notice for people."""
     subject = f"job {notice.job}" if notice.job else "scheduler"
     attempt = f" attempt {notice.attempt}" if notice.attempt else ""
-    detail = progress_text(notice.progress) if notice.progress else notice.detail
+    detail = progress_text(notice.progress) or notice.detail
     return f"{when(notice.at_us)}  {subject}{attempt}  {notice.what}{f'  {detail}' if detail else ''}"
-
-
-def progress_text(progress: Progress) -> str:
-    """Return a progress on one line."""
-    parts = [] if progress.fraction is None else [f"{progress.fraction:.0%}"]
-    parts += [f"{name}={count}" for name, count in progress.counts.items()]
-    return " ".join([*parts, progress.message]).strip()
 
 
 @click.command(
@@ -124,7 +117,7 @@ class _Screen:
 
         return Group(
             self._head(),
-            _table("running", self._running, "PROGRESS", lambda job: progress_text(job.progress or Progress())),
+            _table("running", self._running, "PROGRESS", lambda job: progress_text(job.progress)),
             _table("waiting, newest first", self._waiting, "WAITS FOR", lambda job: job.reason),
         )
 

@@ -13,6 +13,7 @@ import pytest
 from service_world import ROOT, Process, Service, refsched
 
 from reference_scheduler.cli import main
+from reference_scheduler.executors.base import Progress
 from reference_scheduler.requests import JobRequest
 
 CONFIG = "[scheduler.resources]\nmax_process_slots = 1\n[scheduler.queue]\nmax_total = 3\nclaim_batch = 1\n"
@@ -42,6 +43,19 @@ def test_the_life_of_a_job_as_text(service: Service, tmp_path: Path) -> None:
     head, row = (re.split(r"  +", line) for line in out.splitlines())
     assert head[:2] == ["NUMBER", "STATE"]
     assert (row[:2], row[-1]) == (["1", "failed"], "exit status 4")
+
+
+def test_a_running_job_shows_its_progress(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        job = client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"})).id
+        while not (attempts := client.attempts(job)):
+            pass
+        while not client.progress(f"{attempts[0].generation}:{job}:1", Progress(0.5, "half", {"done": 1})):
+            pass  # its work has not begun
+        out = refsched(tmp_path, "get", job)[1]
+        assert re.search(r"^progress +50% done=1 half$", out, re.MULTILINE)
+        assert "observed" not in out
+        client.cancel(job)
 
 
 def test_the_life_of_a_job_as_json(service: Service, tmp_path: Path) -> None:
