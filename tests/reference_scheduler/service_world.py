@@ -9,10 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from click.testing import CliRunner
+
+from reference_scheduler.cli import main
 from reference_scheduler.service.client import Client
 
 PATIENCE_S = 60
@@ -34,6 +37,15 @@ def refsched(folder: Path, *arguments: str, stdin: bytes = b"", **more: str) -> 
     )
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def refsched_here(folder: Path, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Run a command in this process, which is quick; return the same as :func:`refsched`."""
+    with chdir(folder):
+        result = CliRunner().invoke(main, arguments, input=stdin, env=environment(folder), prog_name="refsched")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
 
 
 class Process:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 import pytest
-from service_world import ROOT, Process, Service, refsched
+from service_world import ROOT, Process, Service
+from service_world import refsched_here as refsched
 
 from reference_scheduler.cli import main
 from reference_scheduler.executors.base import Progress
