@@ -4,9 +4,10 @@
 
 Nothing is durable here but huey's queue: this is the process service alone, beside what else starts processes. The
 runners take turns in each round, each after a probe of what the machine gives at that moment (one ``posix_spawn``
-after the other); the table has medians. GNU parallel and task-spooler (Debian: ``parallel``, ``task-spooler``) are
-left out where they are missing. ``PYTHON`` is an interpreter that has huey: its queue is SQLite with ``fsync``, filled
-before the clock starts.
+after the other); the table has medians. Processor time is that of the runner and of all that it starts, its own start
+included; what else the machine does weighs least on it. GNU parallel and task-spooler (Debian: ``parallel``,
+``task-spooler``) are left out where they are missing. ``PYTHON`` is an interpreter that has huey: its queue is SQLite
+with ``fsync``, filled before the clock starts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from reference_scheduler.processes.model import ProcessSpec
 from reference_scheduler.processes.service import ManagedProcessService
@@ -30,6 +32,7 @@ ABREAST = 4
 ARGV = ("/bin/true",)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 PROBES = 200
+DAEMON = "task-spooler"
 TASK_SPOOLER_SHARE = 5
 """Task-spooler starts a process to enqueue each process, so it gets fewer of them."""
 
@@ -137,14 +140,28 @@ def probe() -> float:
     return PROBES / (time.perf_counter() - began)
 
 
-def measure(runners: dict[str, Callable[[int], float]], count: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """Return for each runner the medians of its rate and of the probe before it, in processes a second."""
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
+class Sample(NamedTuple):
+    """One run: its rate and that of the probe before it, in processes a second, and its processor time for each."""
+
+    rate: float
+    bare: float
+    processor_us: float
+
+
+def sample(runner: Callable[[int], float], count: int) -> Sample:
+    """Run ``runner`` once."""
+    bare, before = probe(), os.times()
+    rate = count / runner(count)
+    return Sample(rate, bare, 1e6 * (sum(os.times()[:4]) - sum(before[:4])) / count)
+
+
+def measure(runners: dict[str, Callable[[int], float]], count: int, rounds: int) -> dict[str, Sample]:
+    """Return the medians for each runner."""
+    samples: dict[str, list[Sample]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, runner in runners.items():
-            before = probe()
-            samples[name].append((count / runner(count), before))
-    return {name: (median(rate for rate, _ in some), median(one for _, one in some)) for name, some in samples.items()}
+            samples[name].append(sample(runner, count))
+    return {name: Sample(*map(median, zip(*some, strict=True))) for name, some in samples.items()}
 
 
 def main() -> None:
@@ -161,12 +178,14 @@ def main() -> None:
     if shutil.which("parallel"):
         runners["GNU parallel"] = gnu_parallel
     if shutil.which("tsp"):
-        runners["task-spooler"] = task_spooler
+        runners[DAEMON] = task_spooler
     if options.huey:
         runners["huey, SQLite with fsync"] = huey_at(options.huey)
-    print("| runner | processes/s | bare spawn beside it, processes/s | ratio |\n| --- | ---: | ---: | ---: |")
-    for name, (rate, bare) in measure(runners, options.processes, options.rounds).items():
-        print(f"| {name} | {rate:.0f} | {bare:.0f} | {rate / bare:.2f} |")
+    print("| runner | processes/s | bare spawn beside it, processes/s | processor time each, µs |")
+    print("| --- | ---: | ---: | ---: |")
+    for name, one in measure(runners, options.processes, options.rounds).items():
+        processor = "its server is no child" if name == DAEMON else f"{one.processor_us:.0f}"
+        print(f"| {name} | {one.rate:.0f} | {one.bare:.0f} | {processor} |")
 
 
 if __name__ == "__main__":
