@@ -23,7 +23,7 @@ class JournalLock:
     def __init__(self, journal: Path) -> None:
         path = journal.with_name(journal.name + ".lock")
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalUnavailable(f"{path}: {error.strerror}") from error
         try:

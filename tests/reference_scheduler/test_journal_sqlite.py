@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
 from reference_scheduler.journal.sqlite import SqliteJournal, connect, next_mark
 from reference_scheduler.journal.state import Plugins
 from reference_scheduler.observers import Notice
+from reference_scheduler.replay.records import State
 from reference_scheduler.scheduler import Scheduler
 
 HOLDER = """
@@ -222,6 +224,29 @@ def test_of_a_failed_commit_nothing_is_there_and_the_next_one_follows_the_one_be
     assert store.job("1") is None
     store.commit(Batch(3, second))
     assert store.load().entries == first + second
+    store.close()
+
+
+def test_two_states_are_kept_and_the_log_since_the_older(tmp_path: Path) -> None:
+    core, store = SchedulerCore(), SqliteJournal(tmp_path / "j.db")
+    number = 0
+    for event in (ConfigLoaded(at=0, config=Config()), Tick(at=1), Tick(at=2), Tick(at=3)):
+        entries = told(core, number, event)
+        number += 1
+        store.commit(Batch(number, entries, state=State(number, core.snapshot())))
+    store.commit(Batch(5, told(core, number, Tick(at=4))))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "j.db")) as connection:
+        assert connection.execute("SELECT number FROM states ORDER BY number").fetchall() == [(3,), (4,)]
+        assert connection.execute("SELECT number FROM log ORDER BY number").fetchall() == [(4,), (5,)]
+    assert (check(tmp_path / "j.db").problems, check(tmp_path / "j.db").events) == ((), 5)
+
+
+def test_the_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    store = SqliteJournal(tmp_path / "j.db")
+    store.commit(Batch(1))
+    files = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert files == {"j.db": 0o600, "j.db-wal": 0o600, "j.db-shm": 0o600, "j.db.lock": 0o600}
     store.close()
 
 

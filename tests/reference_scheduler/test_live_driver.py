@@ -24,11 +24,21 @@ from live_world import (
     settings,
     start_program,
 )
+from msgspec.structs import replace
 
 from reference_scheduler import clock
 from reference_scheduler.clock import Clock
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode
-from reference_scheduler.core.model import AttemptState, Backoff, Config, Failure, Idempotency, JobState, RetryPolicy
+from reference_scheduler.core.model import (
+    AttemptState,
+    Backoff,
+    Config,
+    Failure,
+    Idempotency,
+    JobState,
+    QueueBounds,
+    RetryPolicy,
+)
 from reference_scheduler.errors import JournalDamaged, NoSuchJob, SchedulerStopping
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, Saved
@@ -383,6 +393,16 @@ async def test_observe_lets_callers_run_their_work_and_records_what_would_have_b
 
 
 @on_loop
+async def test_of_an_observed_job_that_was_cancelled_nothing_more_is_expected() -> None:
+    scheduler, _ = await world(1, rollout=Rollout.OBSERVE)
+    await scheduler.pause()
+    job = await scheduler.submit(held())
+    assert (await scheduler.cancel(job.id)).state is JobState.CANCELLED
+    assert not scheduler.report(job.id, DONE)
+    await scheduler.close()
+
+
+@on_loop
 async def test_what_a_caller_ran_under_an_earlier_start_has_failed() -> None:
     journal = MemoryJournal()
     first = await Scheduler(settings(1, rollout=Rollout.OBSERVE), journal, [HeldExecutor()]).start()
@@ -539,6 +559,27 @@ async def test_an_idle_scheduler_is_not_woken(tmp_path: Path) -> None:
         before = scheduler.snapshot().wakes
         await asyncio.sleep(0.1)
         assert scheduler.snapshot().wakes == before
+
+
+@on_loop
+async def test_a_pause_between_two_passes_does_not_turn_in_circles() -> None:
+    journal, executor = Slow(), HeldExecutor()
+    core = replace(settings(4).core, queue=QueueBounds(claim_batch=1))
+    scheduler = await Scheduler(replace(settings(4), core=core), journal, [executor]).start()
+    journal.wait.clear()
+    submitting = asyncio.ensure_future(scheduler.submit_many([held()] * 3))
+    await asyncio.to_thread(journal.waits.wait)
+    pausing = asyncio.ensure_future(scheduler.pause())  # when one is started, and two more would be at once
+    await asyncio.sleep(0)
+    journal.wait.set()
+    await asyncio.gather(submitting, pausing)
+    before = scheduler.snapshot().wakes.get("schedule_tick", 0)
+    await asyncio.sleep(0.2)
+    assert scheduler.snapshot().wakes.get("schedule_tick", 0) - before <= 5  # once in 50 ms
+    assert len(executor.contexts) == 1
+    await scheduler.resume()
+    await executor.begun(3)
+    await scheduler.close(StopMode.INTERRUPT)
 
 
 @on_loop
