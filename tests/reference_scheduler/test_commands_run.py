@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from service_world import Process, Service, refsched
@@ -21,14 +24,22 @@ def alone(folder: Path, number: int = 1) -> str:
     return (ALONE + JOURNAL).format(folder, number)
 
 
-@pytest.fixture(params=["service", "alone"])
-def said(request: pytest.FixtureRequest, tmp_path: Path) -> object:
-    """Give a folder with a service, and one without, as what is said on stderr because of that."""
+class Place(NamedTuple):
+    """Where to run commands, and what they say on stderr because of that."""
+
+    folder: Path
+    said: str
+
+
+@pytest.fixture(params=["service", "alone"], scope="module")
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Give a folder with a service, and one without."""
+    folder = tmp_path_factory.mktemp(request.param)
     if request.param == "alone":
-        yield alone(tmp_path)
+        yield Place(folder, alone(folder))
         return
-    with Service(tmp_path):
-        yield ""
+    with Service(folder):
+        yield Place(folder, "")
 
 
 @pytest.mark.parametrize(
@@ -54,20 +65,19 @@ def said(request: pytest.FixtureRequest, tmp_path: Path) -> object:
         (["--env", "API_TOKEN=x", "true"], 125, "", "Error: payload: env: API_TOKEN looks like a secret; "),
     ],
 )
-def test_it_ends_as_its_job_did(
-    said: str, tmp_path: Path, arguments: list[str], status: int, output: str, error: str
-) -> None:
-    code, out, err = refsched(tmp_path, "run", *arguments)
-    assert (code, out) == (status, output.format(tmp_path))
-    assert err.startswith(said + error) if error.startswith("Error") else err == said + error
+def test_it_ends_as_its_job_did(place: Place, arguments: list[str], status: int, output: str, error: str) -> None:
+    code, out, err = refsched(place.folder, "run", *arguments)
+    assert (code, out) == (status, output.format(place.folder))
+    expected, err = place.said + error, re.sub(r"job \d+ is", "job 1 is", err)
+    assert err.startswith(expected) if error.startswith("Error") else err == expected
 
 
-def test_what_a_job_prints_comes_out_byte_by_byte(said: str, tmp_path: Path) -> None:
+def test_what_a_job_prints_comes_out_byte_by_byte(place: Place) -> None:
     script = "import os; os.write(1, bytes(range(256))); os.write(2, bytes(range(255, -1, -1)))"
-    with Process(tmp_path, "run", "--kind", "python", "--", "-c", script) as process:
+    with Process(place.folder, "run", "--kind", "python", "--", "-c", script) as process:
         assert process.wait() == 0
         assert process.process.stdout is not None
-        assert process.process.stdout.read() == said.encode() + bytes(range(256)) + bytes(range(255, -1, -1))
+        assert process.process.stdout.read() == place.said.encode() + bytes(range(256)) + bytes(range(255, -1, -1))
 
 
 def test_what_was_too_much_to_keep_is_told(tmp_path: Path) -> None:
@@ -107,9 +117,9 @@ def test_a_job_may_run_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_cancels_the_job_and_waits_until_it_is_gone(said: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_cancels_the_job_and_waits_for_its_end(place: Place, tmp_path: Path, number: signal.Signals) -> None:
     script = "trap 'echo bye > bye; exit 1' TERM; mkfifo up; sleep 600 & echo $! > up; wait"
-    with Process(tmp_path, "run", "--kind", "shell", script) as process:
+    with Process(place.folder, "run", f"--cwd={tmp_path}", "--kind", "shell", script) as process:
         fifo = tmp_path / "up"
         while not fifo.exists():
             assert process.process.poll() is None
