@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_world import Service
+from service_world import ROOT, Service, environment
 
 from reference_scheduler.core.model import JobState, ResourceRequest
 from reference_scheduler.errors import (
@@ -149,3 +151,13 @@ def test_a_service_that_hangs_up_is_told_so(tmp_path: Path) -> None:
         with client, pytest.raises(Unreachable) as caught:
             client.hello()
     assert str(caught.value) == f"the scheduler at {path} hung up; what it did not answer may not have happened"
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    text = (Path(ROOT) / "docs" / "service.md").read_text(encoding="utf-8")
+    example = text.split("```python\n")[1].split("```")[0]
+    with Service(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path)
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "completed\n", "")
