@@ -9,12 +9,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types test fuzz recall clean
+.PHONY: help setup check lint types test fuzz torture recall clean
 
 help:
 	@echo 'make check   run check-bypass and check-ownership over this repository'
 	@echo 'make test    ruff, formatting, types, the checks, the tests'
 	@echo 'make fuzz    a million random events through the scheduler, every check after each'
+	@echo 'make torture a minute of killed schedulers: nothing acknowledged lost, nothing run twice that may not'
 	@echo 'make lint | types | recall | clean'
 
 setup: $(INSTALLED)
@@ -55,6 +56,10 @@ test: $(INSTALLED)
 # The tests do the same with fewer and shorter histories.
 fuzz: $(INSTALLED)
 	$(BIN)/refsched fuzz --seed 0 --seeds 2500 --events 400
+
+# Kills schedulers at random for a minute; nothing acknowledged may be lost, nothing run twice that may not.
+torture: $(INSTALLED)
+	PYTHONPATH=.:tests/reference_scheduler $(BIN)/python tests/reference_scheduler/torture.py 60
 
 # Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
 recall: $(INSTALLED)

@@ -76,8 +76,9 @@ def simulate(
     """Run TRACE through the scheduler in virtual time and measure the schedule.
 
     TRACE is a file in the Standard Workload Format (.swf or any other name), in CSV with the header
-    job,submit,run,procs,estimate (.csv), or in JSON Lines (.jsonl), each also gzipped (.gz); or a workload to
-    generate, such as synthetic:jobs=1000,seed=7,load=0.9.
+    job,submit,run,procs,estimate (.csv), or in JSON Lines (.jsonl), each also gzipped (.gz); a recording
+    (.replay), whose jobs come and run as they did; or a workload to generate, such as
+    synthetic:jobs=1000,seed=7,load=0.9.
 
     Reported are wait, bounded slowdown (bound 10 s), utilisation and makespan, over all jobs and for each
     class and lane (a lane is a workspace, or else a user).

@@ -179,6 +179,15 @@ class SchedulerCore:
         """Return all jobs that are not terminal, oldest first."""
         return tuple(self._jobs.open.values())
 
+    def running(self) -> tuple[Job, ...]:
+        """Return the jobs that have a live attempt, in the order in which these are expected to end."""
+        return tuple(job for _, _, job in self._view.ends)
+
+    @property
+    def size(self) -> int:
+        """The number of jobs and outcomes that are kept."""
+        return len(self._jobs.open) + len(self._jobs.outcomes)
+
     def snapshot(self) -> Snapshot:
         """Return a copy of all that decisions depend on."""
         ledger, jobs = self._ledger, self._jobs

@@ -34,13 +34,13 @@ class Recorder:
     It is an observer of :class:`~reference_scheduler.drivers.simulation.SimulationDriver`, and of any other
     driver, and may start and stop at any time. Its memory is bounded by the size of one snapshot. A scheduler
     does not stop because its log cannot be written: the first ``OSError`` ends the recording, is kept in
-    ``error``, and raised by :meth:`close`.
+    ``error``, and raised by :meth:`close`. ``number`` is that of the latest event.
     """
 
     def __init__(self, stream: BinaryIO, core: SchedulerCore, number: int = 0) -> None:
         self._stream = stream
         self._core = core
-        self._number = number
+        self.number = number
         self._since_state = 0
         self._state_bytes = 0
         self.error: OSError | None = None
@@ -81,11 +81,16 @@ class Recorder:
 
     def __call__(self, event: Event, decisions: tuple[Decision, ...]) -> None:
         """Record what the core has just handled."""
-        self._number += 1
-        entry = Entry(self._number, self._core.chain[:CHAIN_BYTES], event, decisions)
+        self.number += 1
+        entry = Entry(self.number, self._core.chain[:CHAIN_BYTES], event, decisions)
         self._since_state += self._write(pack_record(Kind.EVENT, entry))
         if self._since_state >= max(CHECKPOINT_SHARE * self._state_bytes, MIN_CHECKPOINT_BYTES):
             self._write_state(Kind.CHECKPOINT)
+
+    def follow(self, core: SchedulerCore) -> None:
+        """Go on with ``core``, whose state is not the one the latest event led to; it is recorded whole."""
+        self._core = core
+        self._write_state(Kind.START)
 
     def checkpoint(self) -> None:
         """Record the whole state, for ``verify`` to compare and to go on from."""
@@ -93,8 +98,8 @@ class Recorder:
 
     def fail(self, event: Event, check: str, message: str) -> None:
         """Record ``event`` as the one at which ``check`` found the core defective; nothing may follow."""
-        self._number += 1
-        self._write(pack_record(Kind.FAILURE, FailureRecord(self._number, event, check, message)))
+        self.number += 1
+        self._write(pack_record(Kind.FAILURE, FailureRecord(self.number, event, check, message)))
 
     def flush(self) -> None:
         """Let readers see all that was recorded."""
@@ -110,7 +115,7 @@ class Recorder:
             return
         if state:
             self._write_state(Kind.CHECKPOINT)
-        self._write(pack_record(Kind.END, End(self._number)))
+        self._write(pack_record(Kind.END, End(self.number)))
         try:
             self._stream.close()
         except OSError as error:
@@ -128,7 +133,7 @@ class Recorder:
         self.close(state=error is None)
 
     def _write_state(self, kind: Kind) -> None:
-        self._state_bytes = self._write(pack_record(kind, State(self._number, self._core.snapshot())))
+        self._state_bytes = self._write(pack_record(kind, State(self.number, self._core.snapshot())))
         self._since_state = 0
 
     def _write(self, frame: bytes) -> int:

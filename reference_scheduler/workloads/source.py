@@ -10,6 +10,7 @@ import msgspec
 from reference_scheduler.workloads.csvfile import read_csv
 from reference_scheduler.workloads.jsonl import read_jsonl
 from reference_scheduler.workloads.model import Workload, WorkloadError
+from reference_scheduler.workloads.recorded import read_replay
 from reference_scheduler.workloads.swf import read_swf
 from reference_scheduler.workloads.synthetic import SyntheticOptions, generate
 
@@ -56,7 +57,7 @@ def synthetic_options(source: str, processors: int | None = None) -> SyntheticOp
 
 
 def read_workload(path: Path, processors: int | None = None) -> Workload:
-    """Read a trace in the format its name says: ``.csv``, ``.jsonl``, else SWF; each also with ``.gz``.
+    """Read a trace in the format its name says: ``.replay``, or, also with ``.gz``, ``.csv``, ``.jsonl``, else SWF.
 
     Args:
         path: the trace.
@@ -66,6 +67,8 @@ def read_workload(path: Path, processors: int | None = None) -> Workload:
         WorkloadError: the trace is malformed; the message has file and line.
         OSError: it cannot be read.
     """
+    if path.suffix == ".replay":
+        return read_replay(path, processors)
     name = path.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         return read_jsonl(path, processors)

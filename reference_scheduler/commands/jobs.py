@@ -1,0 +1,201 @@
+"""``refsched submit``, ``wait``, ``get``, ``list``, ``attempts`` and ``cancel``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from reference_scheduler.commands.output import print_output
+from reference_scheduler.commands.request import SETTINGS, request_of, request_options
+from reference_scheduler.commands.service import (
+    EXIT_STATUS,
+    REFUSED,
+    USAGE,
+    ServiceCommand,
+    Stopped,
+    duration,
+    json_option,
+    print_fields,
+    print_json,
+    print_table,
+    progress_text,
+    when,
+    with_client,
+)
+from reference_scheduler.core.model import JobState
+from reference_scheduler.errors import InvalidSubmission, SchedulerError
+from reference_scheduler.requests import JobRequest
+from reference_scheduler.service.client import Client
+from reference_scheduler.service.protocol import (
+    JobToSubmit,
+    problem_of,
+)
+from reference_scheduler.views import JobView
+
+
+@click.command(
+    cls=ServiceCommand,
+    context_settings=SETTINGS,
+    help=f"""Submit a job that runs COMMAND, and print its id: it is durable then, and runs without this command.
+
+With --from, submit many: each line of FILE is a JSON object with the fields of a job request; an id, or an error, is
+printed for each.
+
+{EXIT_STATUS}""",
+)
+@click.option(
+    "--from", "source", type=click.File("rb"), metavar="FILE", help="Submit one job for each line of FILE, - for stdin."
+)
+@json_option
+@request_options
+@with_client
+def submit(client: Client, source: BinaryIO | None, as_json: bool, argv: tuple[str, ...], **options: Any) -> None:
+    if source is None:
+        view = client.submit(request_of(argv, **options))
+        print_json(view) if as_json else click.echo(view.id)
+        return
+    if argv:
+        raise Stopped("--from: either that, or a command", USAGE)
+    refused = 0
+    for outcome in client.submit_many(_requests(source)):
+        if isinstance(outcome, SchedulerError):
+            refused += 1
+            print_json({"error": problem_of(outcome)}) if as_json else click.echo(f"{outcome.code}: {outcome}")
+        else:
+            print_json({"job": outcome}) if as_json else click.echo(outcome)
+    sys.exit(REFUSED if refused else 0)
+
+
+def _requests(source: BinaryIO) -> Iterator[JobRequest]:
+    decode = msgspec.json.Decoder(JobToSubmit).decode
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            try:
+                yield decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidSubmission(f"{source.name}:{number}: {error}") from error
+
+
+@click.command(
+    cls=ServiceCommand,
+    help=f"""Wait until the jobs have ended, and print how.
+
+{EXIT_STATUS} 1 also if a job did not complete, 3 if the time was up.""",
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer in all.")
+@json_option
+@with_client
+def wait(client: Client, jobs: tuple[str, ...], timeout_s: float | None, as_json: bool) -> None:
+    end_s = None if timeout_s is None else time.monotonic() + timeout_s
+    completed = True
+    for job in jobs:
+        view = client.wait(job, None if end_s is None else end_s - time.monotonic())
+        completed &= view.state is JobState.COMPLETED
+        print_json(view) if as_json else click.echo(f"{view.id}  {view.state}{_exit(view, ', exit status ')}")
+    sys.exit(0 if completed else REFUSED)
+
+
+@click.command(cls=ServiceCommand, help=f"Show a job, and why it is where it is.\n\n{EXIT_STATUS}")
+@click.argument("job", metavar="ID")
+@click.option("--output", is_flag=True, help="Print what its latest attempt printed instead.")
+@json_option
+@with_client
+def get(client: Client, job: str, output: bool, as_json: bool) -> None:
+    if output:
+        result = client.result(job)
+        if result is None:
+            raise Stopped(f"job {job} has no result yet: refsched wait {job}", REFUSED)
+        print_json(result) if as_json else print_output(result)
+        return
+    view = client.get(job)
+    if as_json:
+        print_json(view)
+        return
+    print_fields(
+        view,
+        submitted_at_us=when(view.submitted_at_us),
+        ended_at_us=when(view.ended_at_us),
+        observed="yes, its caller runs it" if view.observed else "",
+        progress=progress_text(view.progress),
+    )
+    click.echo(client.why(job))
+
+
+@click.command("list", cls=ServiceCommand, help=f"List jobs, newest first.\n\n{EXIT_STATUS}")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice([str(state) for state in JobState]), help="Only these."
+)
+@click.option("--kind", default="", metavar="KIND", help="Only this kind.")
+@click.option("--workspace", default="", metavar="PATH", help="Only this workspace.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--before", default="", metavar="ID", help="Only jobs older than this one: the last of the previous list."
+)
+@json_option
+@with_client
+def list_jobs(
+    client: Client, states: tuple[str, ...], kind: str, workspace: str, limit: int, before: str, as_json: bool
+) -> None:
+    views = client.jobs([JobState(state) for state in states], kind, workspace, limit, before)
+    if as_json:
+        print_json(views)
+        return
+    head = ("ID", "STATE", "KIND", "PRIORITY", "SUBMITTED", "TOOK", "TRIES", "EXIT", "WAITS FOR", "WORKSPACE")
+    print_table(head, map(row_of, views))
+
+
+def row_of(view: JobView) -> tuple[str, ...]:
+    """Return the cells of a job in the list."""
+    took = "" if view.ended_at_us is None else duration(view.ended_at_us - view.submitted_at_us)
+    fixed = (view.id, view.state, view.kind, view.priority, when(view.submitted_at_us), took)
+    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace)
+
+
+@click.command(cls=ServiceCommand, help=f"List the attempts of a job, oldest first.\n\n{EXIT_STATUS}")
+@click.argument("job", metavar="ID")
+@json_option
+@with_client
+def attempts(client: Client, job: str, as_json: bool) -> None:
+    views = client.attempts(job)
+    if as_json:
+        print_json(views)
+        return
+    head = ("NUMBER", "STATE", "STARTED", "TOOK", "EXIT", "SIGNAL", "FAILURE", "GENERATION", "DETAIL")
+    rows = [
+        (
+            str(view.number),
+            view.state,
+            when(view.started_at_us),
+            "" if view.ended_at_us is None else duration(view.ended_at_us - view.started_at_us),
+            "" if view.exit_code is None else str(view.exit_code),
+            "" if view.signal is None else str(view.signal),
+            view.failure,
+            view.generation[:8],
+            view.detail,
+        )
+        for view in views
+    ]
+    print_table(head, rows)
+
+
+@click.command(
+    cls=ServiceCommand, help=f"Have a job end: one that waits at once, one that runs within its grace.\n\n{EXIT_STATUS}"
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@json_option
+@with_client
+def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) -> None:
+    for job in jobs:
+        view = client.cancel(job, reason)
+        print_json(view) if as_json else click.echo(f"{view.id}  {view.state}")
+
+
+def _exit(view: JobView, before: str = "") -> str:
+    return "" if view.exit_code is None else f"{before}{view.exit_code}"

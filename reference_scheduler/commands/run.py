@@ -1,0 +1,148 @@
+"""``refsched run``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from reference_scheduler.commands.output import (
+    NOT_RUN,
+    NOT_STARTED,
+    SIGNALLED,
+    TIMED_OUT,
+    exit_status,
+    print_output,
+)
+from reference_scheduler.commands.request import SETTINGS, request_of, request_options
+from reference_scheduler.commands.service import ServiceCommand, Stopped, socket_option
+from reference_scheduler.config import Settings, load_settings
+from reference_scheduler.core.model import AttemptState
+from reference_scheduler.executors.base import AttemptResult
+from reference_scheduler.requests import JobRequest
+from reference_scheduler.service.client import Client
+from reference_scheduler.service.errors import Unreachable
+from reference_scheduler.service.places import default_config, default_socket, private_directory, state_directory
+from reference_scheduler.views import JobView
+
+
+class RunCommand(ServiceCommand):
+    """Its exit status is the job's, so errors of the scheduler have one that few programs use."""
+
+    refused = NOT_RUN
+
+
+class Caught(BaseException):
+    """A signal that asks this command to stop."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@click.command(
+    cls=RunCommand,
+    context_settings=SETTINGS,
+    help=f"""Submit a job that runs COMMAND, wait for it, print what it printed, and exit as it did.
+
+Ctrl-C or SIGTERM cancels the job. If no scheduler answers at the default socket, the job runs in one of its own, within
+this command, and a line on stderr says so; with --socket, or its variable, that is an error.
+
+Exit status: that of COMMAND; {SIGNALLED} plus the number of the signal that ended it, or this command; {TIMED_OUT} it
+timed out; {NOT_RUN} it was refused, cancelled or expired, or the scheduler was lost; {NOT_STARTED} it could not be
+started; 2 bad usage.""",
+)
+@request_options
+@socket_option
+def run(socket: Path | None, argv: tuple[str, ...], **options: Any) -> None:
+    request = request_of(argv, **options)
+    try:
+        client = Client(socket or default_socket())
+    except Unreachable:
+        if socket is not None:
+            raise
+        _run_alone(request)
+    else:
+        with client:
+            _run_by(client, request)
+
+
+def _run_by(client: Client, request: JobRequest) -> None:
+    """Have a service run the job."""
+    job = client.submit(request)
+    if job.observed:
+        _run_observed(client, request, job)
+    try:
+        with _signals_raise():
+            view = client.wait(job.id)
+    except Caught as caught:
+        with Client(client.path) as other:  # the first connection still waits
+            other.cancel(job.id, "interrupted")
+            other.wait(job.id)
+            _exit(SIGNALLED + caught.number, other.result(job.id))
+    result = client.result(job.id)
+    _exit(exit_status(view, result), result, view)
+
+
+def _run_observed(client: Client, request: JobRequest, job: JobView) -> None:
+    """Run the job here, for the service only records what it would have decided."""
+    from reference_scheduler.service.embedded import run_here, run_observed
+
+    ran = run_here(lambda signals: run_observed(signals, request, job.id))
+    result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
+    client.report(job.id, result)
+    view = client.wait(job.id)
+    _exit(SIGNALLED + ran.caught if ran.caught else exit_status(view, result), result, view)
+
+
+def _run_alone(request: JobRequest) -> None:
+    from reference_scheduler.service.embedded import run_alone, run_here
+
+    if request.key:
+        raise Stopped("--key: only a scheduler that stays can know keys: start one with refsched serve", NOT_RUN)
+    settings = load_settings(default_config()) if default_config().exists() else Settings()
+    directory = state_directory() / "runs"
+    private_directory(directory)
+
+    def say(line: str) -> None:
+        click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
+
+    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say))
+    status = SIGNALLED + ran.caught if ran.caught or ran.view is None else exit_status(ran.view, ran.result)
+    _exit(status, ran.result, ran.view)
+
+
+def _exit(status: int, result: AttemptResult | None, view: JobView | None = None) -> None:
+    """Print the output, say what the exit status does not tell, and exit."""
+    if result is not None:
+        print_output(result)
+    if view is not None and (result is None or result.state is not AttemptState.COMPLETED) and view.exit_code is None:
+        detail = f": {result.detail}" if result is not None and result.detail else ""
+        click.echo(f"refsched: job {view.id} is {view.state}{detail}", err=True)
+    sys.exit(status)
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Have SIGINT and SIGTERM raise :class:`Caught`, once; a second one does what it does by itself."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def caught(number: int, frame: FrameType | None) -> None:
+        restore()
+        raise Caught(number)
+
+    before = {number: signal.signal(number, caught) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    try:
+        yield
+    finally:
+        restore()

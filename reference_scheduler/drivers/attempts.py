@@ -1,0 +1,269 @@
+"""The attempts that are under way: each has a token, and only its holder may write about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from time import monotonic_ns
+
+import msgspec
+from msgspec.structs import replace
+
+from reference_scheduler.admission import Permit
+from reference_scheduler.clock import wall_us
+from reference_scheduler.config import Settings
+from reference_scheduler.core.model import AttemptState, Failure, ResourceRequest
+from reference_scheduler.executors import ExecutorRegistry
+from reference_scheduler.executors.base import (
+    AttemptContext,
+    AttemptResult,
+    Output,
+    Progress,
+    StopReason,
+    StopSignal,
+)
+from reference_scheduler.journal.base import Journal
+from reference_scheduler.observers import Observers
+from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
+
+MAX_RESULT_BYTES = 4 << 20
+"""A larger result keeps its state, but not its output and values."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class LiveAttempt:
+    """One attempt from its dispatch until its end is durable."""
+
+    def __init__(self, job: str, number: int, generation: str, request: ResourceRequest) -> None:
+        self.job = job
+        self.number = number
+        self.generation = generation
+        self.token = f"{generation}:{job}:{number}"
+        self.stop = StopSignal()
+        self.permit = Permit(request, lambda: None)
+        self.progress: Progress | None = None
+        self.lease_us: int | None = None
+        self.heard_us = 0
+
+
+class Attempts:
+    """Runs attempts by their executors and knows which tokens are good.
+
+    ``ended`` is called, on the loop, with each attempt and its result once nothing of it lives any more.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        executors: ExecutorRegistry,
+        settings: Settings,
+        observers: Observers,
+        ended: Callable[[LiveAttempt, AttemptResult], None],
+    ) -> None:
+        self.settings = settings
+        self.stale = 0
+        self._closing = False
+        self._journal = journal
+        self._executors = executors
+        self._observers = observers
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._live: dict[str, LiveAttempt] = {}
+        self._tokens: dict[str, LiveAttempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
+        self.none_left = asyncio.Event()
+        self.none_left.set()
+
+    # What the driver does with them.
+
+    def launch(self, live: LiveAttempt) -> None:
+        """Let the work of ``live``, which was dispatched, begin."""
+        self._live[live.job] = live
+        self._tokens[live.token] = live
+        self.none_left.clear()
+        if self._closing:
+            live.stop.set(StopReason.SHUTDOWN)
+        task = self._loop.create_task(self._run(live), name=live.token)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def gone(self, live: LiveAttempt) -> None:
+        """Forget an attempt whose end is durable."""
+        self._tokens.pop(live.token, None)
+        live.permit.release()
+        if self._live.get(live.job) is live:
+            del self._live[live.job]
+        if not self._live:
+            self.none_left.set()
+
+    def of(self, job: str) -> LiveAttempt | None:
+        """Return the attempt of ``job`` that is under way."""
+        return self._live.get(job)
+
+    def tokens(self) -> set[tuple[str, int]]:
+        """Return job and number of each attempt that is under way."""
+        return {(live.job, live.number) for live in self._live.values()}
+
+    def stop(self, job: str, number: int, reason: StopReason) -> None:
+        """Ask an attempt to stop, if it is still under way."""
+        live = self._live.get(job)
+        if live is not None and live.number == number:
+            live.stop.set(reason)
+
+    def stop_all(self) -> None:
+        """Ask all attempts to stop for shutdown, also later ones; those asked before are to hurry."""
+        self._closing = True
+        for live in list(self._live.values()):
+            if live.stop.reason is not None:
+                live.stop.set_hurry()
+            live.stop.set(StopReason.SHUTDOWN)
+
+    def release_all(self) -> None:
+        """Give back what attempts hold that did not come to an end, when everything ends."""
+        for live in list(self._live.values()):
+            live.permit.release()
+
+    def expire_leases(self) -> None:
+        """Take the token from every attempt that was silent for too long, and stop it."""
+        now_us = monotonic_ns() // 1000
+        for live in list(self._tokens.values()):
+            if live.lease_us is not None and now_us - live.heard_us > live.lease_us:
+                del self._tokens[live.token]
+                self._observers.tell(wall_us(), "lease_expired", live.job, live.number)
+                live.stop.set(StopReason.LEASE)
+
+    # What the holder of a token may do, from any thread.
+
+    def heartbeat(self, token: str) -> bool:
+        """Say that the attempt is alive; ``False``: the token is not good, nothing happened."""
+        live = self._tokens.get(token)
+        if live is None:
+            self._refuse(token, "heartbeat")
+            return False
+        live.heard_us = monotonic_ns() // 1000
+        return True
+
+    def progress(self, token: str, progress: Progress) -> bool:
+        """Say how far the attempt is; ``False``: the token is not good, nothing happened."""
+        live = self._tokens.get(token)
+        if live is None:
+            self._refuse(token, "progress")
+            return False
+        live.heard_us = monotonic_ns() // 1000
+        live.progress = progress
+        self._tell("progress", live.job, live.number, "", progress)
+        return True
+
+    def _refuse(self, token: str, what: str) -> None:
+        self.stale += 1
+        _, _, rest = token.partition(":")
+        job, _, number = rest.partition(":")
+        self._tell("stale", job, int(number) if number.isdigit() else 0, what, None)
+
+    def _tell(self, what: str, job: str, number: int, detail: str, progress: Progress | None) -> None:
+        tell = partial(self._observers.tell, wall_us(), what, job, number, detail, progress)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(tell)
+
+    # Jobs that their callers run.
+
+    def expect_caller(self, job: str) -> None:
+        """Wait for the caller of ``job`` to say how its own run ended."""
+        self._callers[job] = self._loop.create_future()
+
+    def caller_ended(self, job: str, result: AttemptResult) -> bool:
+        """Take the result of a caller's own run; ``False`` if none is expected."""
+        expected = self._callers.get(job)
+        if expected is None or expected.done():
+            return False
+        expected.set_result(result)
+        return True
+
+    def forget_caller(self, job: str) -> None:
+        """Expect nothing more about ``job``, which has ended."""
+        self._callers.pop(job, None)
+
+    # One attempt.
+
+    async def _run(self, live: LiveAttempt) -> None:
+        result = await self._result(live)
+        if self._tokens.pop(live.token, None) is None:
+            self._refuse(live.token, "result")
+            result = AttemptResult(AttemptState.INTERRUPTED, detail=f"no heartbeat within {live.lease_us} us")
+        live.permit.release()
+        self._ended(live, result)
+
+    async def _result(self, live: LiveAttempt) -> AttemptResult:
+        timer: asyncio.TimerHandle | None = None
+        try:
+            row = self._journal.job(live.job)
+            if row is None or fingerprint(row.request) != row.fingerprint:
+                return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
+            if row.observed:
+                return await self._caller_result(live)
+            request = decode_request(row.request)
+            if request.kind not in self._executors:
+                return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
+            timer = self._arm(live, request)
+            return _bounded(await self._executors.of(request.kind).run(self._context(live, request)))
+        except Exception as error:  # whatever goes wrong is how the attempt failed
+            return _failed(Failure.UNKNOWN, f"{type(error).__name__}: {error}")
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _arm(self, live: LiveAttempt, request: JobRequest) -> asyncio.TimerHandle | None:
+        live.heard_us, live.lease_us = monotonic_ns() // 1000, request.lease_us
+        timeout_us = request.timeout_us or self.settings.profile(request.kind).timeout_us
+        return self._loop.call_later(timeout_us / 1e6, live.stop.set, StopReason.TIMEOUT) if timeout_us else None
+
+    def _context(self, live: LiveAttempt, request: JobRequest) -> AttemptContext:
+        return AttemptContext(
+            owner=self._journal.owner,
+            generation=live.generation,
+            job=live.job,
+            attempt=live.number,
+            token=live.token,
+            kind=request.kind,
+            payload=request.payload,
+            workspace=request.workspace,
+            user=request.user,
+            grace_us=DEFAULT_GRACE_US if request.grace_us is None else request.grace_us,
+            permit=live.permit,
+            stop=live.stop,
+            heartbeat=partial(self.heartbeat, live.token),
+            progress=partial(self.progress, live.token),
+        )
+
+    async def _caller_result(self, live: LiveAttempt) -> AttemptResult:
+        """Wait for what the caller of an observed job says, or for the wish to stop, which it is not told of."""
+        expected = self._callers.get(live.job)
+        if expected is None:
+            return _failed(Failure.UNKNOWN, "its caller ended with an earlier start of the scheduler")
+        stopping = asyncio.ensure_future(live.stop.wait())
+        try:
+            await asyncio.wait((expected, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if not expected.done():
+            return AttemptResult(AttemptState.CANCELLED, detail="its caller was not waited for")
+        return _bounded(expected.result())
+
+
+def _failed(failure: Failure, detail: str) -> AttemptResult:
+    return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
+
+
+def _bounded(result: AttemptResult) -> AttemptResult:
+    """Return ``result``, without what makes it too large or cannot be written."""
+    try:
+        size = len(_encode(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return replace(result, values={}, detail=f"{result.detail} (its values cannot be written: {error})".strip())
+    if size <= MAX_RESULT_BYTES:
+        return result
+    detail = f"{result.detail} (its output and values, {size} bytes, were too large to keep)".strip()
+    return replace(result, stdout=Output(), stderr=Output(), values={}, detail=detail)

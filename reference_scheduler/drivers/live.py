@@ -1,0 +1,410 @@
+"""Drives the core in real time: what comes in is handled, made durable, and only then acted upon.
+
+One coroutine does all of it, so the order of events is the order in the journal:
+
+    mailbox → core.handle → journal.commit (one thread, many events at once) → act → sleep until there is more
+
+An attempt is told to the core as running in the commit that dispatches it: before that is durable there is no
+attempt, and after it the work may have begun, whenever the scheduler is killed.
+
+If a commit fails nothing of it happened: the core is made anew from the journal, whoever can be told is told,
+and what must not be lost (the ends of attempts) is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from msgspec.structs import replace
+
+from reference_scheduler.clock import Clock, wall_us
+from reference_scheduler.config import Settings
+from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Preempt
+from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, Tick
+from reference_scheduler.core.invariants import InvariantViolation, invariant
+from reference_scheduler.core.model import ResourceRequest
+from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
+from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
+from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
+from reference_scheduler.executors.base import AttemptResult, StopReason
+from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal
+from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, touched
+from reference_scheduler.journal.state import Plugins, core_of, without
+from reference_scheduler.observers import Observers
+from reference_scheduler.replay import Recorder
+from reference_scheduler.replay.records import CHAIN_BYTES, Entry, State
+
+MAX_BATCH = 1000
+"""So many intents are handled before the loop turns to others."""
+MIN_EVENTS_PER_STATE = 4096
+
+Step = tuple[Intent | None, tuple[Decision, ...]]
+
+
+class _Pending(msgspec.Struct):
+    """What the core has handled and is not yet durable."""
+
+    batch: Batch
+    steps: list[Step]
+
+
+class LiveDriver:
+    """Moves a core, which goes on from what is in ``journal``, through real time.
+
+    While ``paused`` it lets no passes follow, so nothing starts; which events a pass follows is part of what is
+    recorded. Call it from the thread of its event loop only.
+
+    Raises:
+        JournalError: the journal cannot be gone on from.
+    """
+
+    def __init__(
+        self, journal: Journal, attempts: Attempts, observers: Observers, settings: Settings, plugins: Plugins
+    ) -> None:
+        saved = journal.load()
+        self.core = core_of(saved, plugins)
+        self.last_job = saved.last_job
+        self.generation = secrets.token_hex(16)
+        self.settings = settings
+        self.unavailable = ""
+        self.paused = not settings.core.enabled
+        self.recorder: Recorder | None = None
+        self.wakes: Counter[WakeReason] = Counter()
+        self.broken = asyncio.Event()
+        self._number = saved.number
+        self._clock = Clock.resumed(saved, self.core.now_us)
+        self._journal = journal
+        self._attempts = attempts
+        self._observers = observers
+        self._plugins = plugins
+        self._loop = asyncio.get_running_loop()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._inbox: deque[Intent] = deque()
+        self._held: list[Intent] = []
+        self._handled: list[Intent] = []
+        self._retry_us = 0
+        self._no_tick_before_us = 0
+        self._core_is_ahead = False
+        self._since_state = 0
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._over = ""
+        self._task: asyncio.Task[None] | None = None
+
+    # From outside.
+
+    def now_us(self) -> int:
+        """The scheduler's time."""
+        return self._clock.now_us()
+
+    def set_paused(self, paused: bool) -> asyncio.Future[None]:
+        """Start nothing more, or go on; once the future is done, what was decided before has been started."""
+        self.paused = paused
+        self._no_tick_before_us = 0
+        command = Command(lambda at_us: None if paused else Tick(at=at_us))
+        self.post(command)
+        return command.done
+
+    def post(self, intent: Intent) -> None:
+        """Have ``intent`` handled, after all that was posted before; when the driver has ended it is refused."""
+        if self._over:
+            intent.refused(SchedulerStopping(self._over))
+            return
+        self._inbox.append(intent)
+        self._wake(intent.wake)
+
+    def post_end(self, live: LiveAttempt, result: AttemptResult) -> None:
+        """Have the end of an attempt handled."""
+        self.post(Ended(live, result, self._attempts.gone))
+
+    def ended(self, job: str) -> asyncio.Future[None]:
+        """Return a future that is done when ``job``, which has not ended, has durably ended."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiters.setdefault(job, [])
+        waiting.append(future)
+        future.add_done_callback(lambda _: self._leave(job, future))
+        return future
+
+    def _leave(self, job: str, future: asyncio.Future[None]) -> None:
+        waiting = self._waiters.get(job, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiters[job]
+
+    async def start(self) -> None:
+        """Make a new generation durable, start what waits, and go on by itself.
+
+        Raises:
+            JournalUnavailable: it could not be written.
+        """
+        now_us = self.now_us()
+        loaded = ConfigLoaded(at=now_us, run_pass=False, config=self.settings.core)
+        started = GenerationStarted(at=now_us, run_pass=False, generation=self.generation)
+        pending = self._handle([(None, loaded), (None, started)])
+        pending.batch.generation = GenerationRow(
+            self.generation, pending.batch.wall_us, self._clock.boot, self._clock.offset_us
+        )
+        pending.batch.state = State(self._number, self.core.snapshot())
+        try:
+            await self._write(pending.batch)
+        except BaseException:
+            self._writer.shutdown()
+            raise
+        self._act(pending)
+        self._task = self._loop.create_task(self._run(), name="scheduler")
+        self._task.add_done_callback(self._end)
+
+    async def stop(self) -> None:
+        """Handle what was posted, write the last state, and end.
+
+        Raises:
+            Exception: what the loop broke off with.
+        """
+        self._stopping = True
+        self._wake(WakeReason.MANUAL)
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            self._writer.shutdown()
+
+    async def finished(self) -> None:
+        """Return once it has stopped, or raise what made it break off."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    # The loop.
+
+    async def _run(self) -> None:
+        while True:
+            pending = self._take()
+            if pending is not None:
+                await self._commit(pending)
+            elif self._stopping:
+                await self._write_last_state()
+                return
+            else:
+                await self._sleep()
+
+    def _take(self) -> _Pending | None:
+        """Let the core handle what has come in, or what is due."""
+        now_us = self._clock.now_us()
+        if self.unavailable and now_us < self._retry_us and not self._stopping:
+            return None
+        if self._core_is_ahead and not self._rebuild():
+            return None
+        self.unavailable = ""
+        intents, self._held = self._held, []
+        while self._inbox and len(intents) < MAX_BATCH:
+            intents.append(self._inbox.popleft())
+        self._handled = intents
+        chosen: list[tuple[Intent | None, Event]] = []
+        for intent in intents:
+            try:
+                event = intent.event(now_us)
+            except SchedulerError as error:
+                intent.refused(error)
+                continue
+            if event is not None:
+                chosen.append((intent, event))
+        due_us = self.core.next_due()
+        if not chosen and due_us is not None and max(due_us, self._no_tick_before_us) <= now_us:
+            chosen.append((None, Tick(at=now_us)))
+            if self.paused:  # what is due may stay so without a pass
+                self._no_tick_before_us = now_us + self.settings.reconcile_interval_us
+        return self._handle(chosen) if chosen else None
+
+    def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
+        """Let the core handle the ``chosen`` events, with one pass after the last unless nothing is to start."""
+        core, batch, steps = self.core, Batch(wall_us()), list[Step]()
+        names: dict[str, None] = {}
+        chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=not self.paused))
+        for intent, event in chosen:
+            cut_short = attempts_interrupted(core, event, batch.wall_us)
+            decisions = self._tell_core(event, batch)
+            batch.attempts += cut_short
+            names.update((row.job, None) for row in cut_short)
+            names.update(dict.fromkeys(touched(event, decisions)))
+            if intent is not None:
+                intent.add_rows(batch, decisions)
+            for begun in beginnings(event.at, decisions):
+                self._tell_core(begun, batch)
+                batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
+            steps.append((intent, decisions))
+        new = {row.job: index for index, row in enumerate(batch.jobs)}
+        for name in names:
+            change = change_of(core, name, batch.wall_us)
+            if change is not None and name in new:
+                row = batch.jobs[new[name]]
+                attempts = change.attempts or 0
+                batch.jobs[new[name]] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
+            elif change is not None:
+                batch.changes.append(change)
+        self._since_state += len(batch.entries)
+        if self._since_state >= max(MIN_EVENTS_PER_STATE, core.size):
+            self._add_state(batch)
+        return _Pending(batch, steps)
+
+    def _tell_core(self, event: Event, batch: Batch) -> tuple[Decision, ...]:
+        core = self.core
+        decisions = core.handle(event)
+        self._number += 1
+        batch.entries.append(Entry(self._number, core.chain[:CHAIN_BYTES], event, decisions))
+        if self.recorder is not None:
+            self.recorder(event, decisions)
+        return decisions
+
+    def _add_state(self, batch: Batch) -> None:
+        """Have the whole state written with ``batch``, without most of what ended long ago."""
+        ended = self._journal.ended_before(self.settings.keep_ended)
+        if len(ended) > self.settings.keep_ended // 4:
+            self.core, batch.forget = without(self.core, ended, self._plugins)
+            if self.recorder is not None:
+                self.recorder.follow(self.core)
+        batch.state = State(self._number, self.core.snapshot())
+        self._since_state = 0
+
+    async def _commit(self, pending: _Pending) -> None:
+        try:
+            await self._write(pending.batch)
+        except JournalUnavailable as error:
+            self._undo(pending, error)
+        else:
+            self._act(pending)
+        self._handled = []
+
+    async def _write(self, batch: Batch) -> None:
+        await self._loop.run_in_executor(self._writer, self._journal.commit, batch)
+
+    async def _write_last_state(self) -> None:
+        if self._core_is_ahead:
+            return  # the log is all there is
+        batch = Batch(wall_us(), state=State(self._number, self.core.snapshot()))
+        try:
+            await self._write(batch)
+        except JournalUnavailable:
+            return  # the next start reads the log instead, which has the same
+
+    # When nothing can be written.
+
+    def _undo(self, pending: _Pending, error: JournalUnavailable) -> None:
+        """Let nothing of ``pending`` have happened."""
+        if not self.unavailable:
+            self._observers.tell(wall_us(), "journal", detail=str(error))
+        self.unavailable = str(error)
+        self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
+        self._core_is_ahead = True
+        for intent, _ in pending.steps:
+            if intent is not None and intent.refused(error) and not self._stopping:
+                self._held.append(intent)
+
+    def _rebuild(self) -> bool:
+        """Make the core anew from what is durable; return whether that could be read."""
+        try:
+            saved = self._journal.load()
+        except JournalUnavailable as error:
+            self.unavailable = str(error)
+            self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
+            return False
+        self.core, self._number = core_of(saved, self._plugins), saved.number
+        self._core_is_ahead = False
+        if self.recorder is not None:
+            self.recorder.follow(self.core)
+        return True
+
+    # Acting on what is durable.
+
+    def _act(self, pending: _Pending) -> None:
+        for intent, decisions in pending.steps:
+            if intent is None and any(isinstance(decision, Dispatch) for decision in decisions):
+                self.wakes[WakeReason.SCHEDULE_CLAIMED] += 1
+            for decision in decisions:
+                self._carry_out(decision)
+        for intent, decisions in pending.steps:
+            if intent is not None:
+                intent.durable(decisions)
+        batch = pending.batch
+        rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
+        for row in rows:
+            if row.ended_us is not None:
+                self._attempts.forget_caller(row.job)
+                for future in self._waiters.pop(row.job, ()):
+                    if not future.done():
+                        future.set_result(None)
+            if self._observers:
+                self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
+
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Dispatch):
+            live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
+            self._attempts.launch(live)
+        elif isinstance(decision, Cancel):
+            self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
+        elif isinstance(decision, Preempt):
+            for victim in decision.victims:
+                self._attempts.stop(victim.job, victim.attempt, StopReason.PREEMPTED)
+
+    def _request(self, name: str) -> ResourceRequest:
+        job = self.core.job(name)
+        if job is None:
+            raise InvariantViolation(f"a job that was dispatched is gone: {name!r}")
+        return job.spec.effective_request
+
+    # Sleeping.
+
+    async def _sleep(self) -> None:
+        """Wait until something is posted, due, or to be looked at again; an idle scheduler is not woken."""
+        self._news.clear()
+        if self._inbox and not self.unavailable:
+            return
+        now_us = self._clock.now_us()
+        wakes = []
+        due_us = self.core.next_due()
+        if self.unavailable:
+            wakes.append((self._retry_us, WakeReason.RETRY_REQUESTED))
+        elif due_us is not None:
+            wakes.append((max(due_us, self._no_tick_before_us), WakeReason.SCHEDULE_TICK))
+        if self._attempts.tokens():
+            wakes.append((now_us + self.settings.reconcile_interval_us, WakeReason.RECONCILED))
+        timer = None
+        if wakes:
+            at_us, reason = min(wakes)
+            timer = self._loop.call_later(max(0, at_us - now_us) / 1e6, self._wake, reason)
+        try:
+            await self._news.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._reconcile()
+
+    def _wake(self, reason: WakeReason) -> None:
+        self.wakes[reason] += 1
+        self._news.set()
+
+    def _reconcile(self) -> None:
+        """Compare what runs with what the core holds to be running, and look after leases."""
+        self._attempts.expire_leases()
+        if self._core_is_ahead or self._inbox:
+            return
+        held = {(job.spec.id, job.attempts) for job in self.core.running()}
+        invariant(held == self._attempts.tokens(), "attempts and permits differ", held, self._attempts.tokens())
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Tell all who wait that nothing more will come, and whoever runs to stop if this was not wanted."""
+        error = None if task.cancelled() else task.exception()
+        self._over = "the scheduler has stopped"
+        if error is not None:
+            self._over = f"the scheduler broke off: {type(error).__name__}: {error}"
+            self.broken.set()
+            self._attempts.stop_all()
+        for intent in (*self._handled, *self._held, *self._inbox):
+            intent.refused(SchedulerStopping(self._over))
+        for future in [future for waiting in self._waiters.values() for future in waiting]:
+            if not future.done():
+                future.set_exception(SchedulerStopping(self._over))

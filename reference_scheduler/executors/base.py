@@ -1,0 +1,180 @@
+"""The seam between the driver and what carries out attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from reference_scheduler.admission import Permit
+from reference_scheduler.core.model import AttemptState, Failure
+from reference_scheduler.errors import SchedulerError
+from reference_scheduler.processes.model import Output
+
+__all__ = [
+    "AttemptContext",
+    "AttemptResult",
+    "Executor",
+    "Output",
+    "PermitRequiredError",
+    "Progress",
+    "StopReason",
+    "StopSignal",
+    "one_line",
+    "require_permit",
+    "stopped_state",
+]
+
+
+MAX_DETAIL = 1000
+
+
+class PermitRequiredError(SchedulerError):
+    """An executor was asked to run an attempt that holds no permit."""
+
+    code = "permit_required"
+
+
+def one_line(text: str) -> str:
+    """Return the first line of ``text``, not too long, and such that it can be written everywhere."""
+    return text.encode(errors="backslashreplace").decode().partition("\n")[0][:MAX_DETAIL]
+
+
+class StopReason(StrEnum):
+    """Why an attempt has to end."""
+
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    PREEMPTED = "preempted"
+    LEASE = "lease"
+    SHUTDOWN = "shutdown"
+
+
+def stopped_state(reason: StopReason) -> AttemptState:
+    """Return what an attempt that was stopped has become."""
+    if reason is StopReason.CANCELLED:
+        return AttemptState.CANCELLED
+    return AttemptState.TIMED_OUT if reason is StopReason.TIMEOUT else AttemptState.INTERRUPTED
+
+
+class StopSignal:
+    """Tells an executor that its attempt has to end; set on the event loop, once: the first reason stays.
+
+    With ``hurry`` there is no grace any more.
+    """
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        self.hurry = False
+        self._event = asyncio.Event()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def set(self, reason: StopReason) -> None:
+        """Have the attempt end."""
+        if self.reason is None:
+            self.reason = reason
+            self._event.set()
+            self._notify()
+
+    def set_hurry(self) -> None:
+        """Have the attempt end at once, as soon as there is a reason for it to end."""
+        if not self.hurry:
+            self.hurry = True
+            self._notify()
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` whenever something is set, and now if something is."""
+        self._callbacks.append(callback)
+        if self.reason or self.hurry:
+            callback()
+
+    async def wait(self) -> StopReason:
+        """Wait for the reason."""
+        await self._event.wait()
+        assert self.reason is not None
+        return self.reason
+
+    def _notify(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far an attempt is: ``fraction`` from 0 to 1 if it is known, and counts of the executor's choice."""
+
+    fraction: float | None = None
+    message: str = ""
+    counts: dict[str, int] = {}
+
+
+class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an executor is given for one attempt.
+
+    ``token`` names the attempt in every write about it. ``heartbeat`` and ``progress`` may be called from any
+    thread; ``False`` means that the attempt is no longer this one's, and has to end.
+    """
+
+    owner: str
+    generation: str
+    job: str
+    attempt: int
+    token: str
+    kind: str
+    payload: Mapping[str, Any]
+    workspace: str = ""
+    user: str = ""
+    grace_us: int
+    permit: Permit
+    stop: StopSignal
+    heartbeat: Callable[[], bool]
+    progress: Callable[[Progress], bool]
+
+
+class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an attempt ended: with an exit code of 0 to 255, or by a signal, or without either.
+
+    ``failure`` counts for failed attempts; ``detail`` is one line; ``values`` are JSON values of the executor's own.
+    """
+
+    state: AttemptState
+    exit_code: int | None = None
+    signal: int | None = None
+    failure: Failure = Failure.UNKNOWN
+    detail: str = ""
+    stdout: Output = Output()
+    stderr: Output = Output()
+    values: dict[str, Any] = {}
+
+
+class Executor(Protocol):
+    """Carries out the attempts of one kind."""
+
+    @property
+    def kind(self) -> str:
+        """The name that it is registered under."""
+
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Refuse at submission what could never run.
+
+        Raises:
+            ValueError: the message says which key is wrong, and what is allowed.
+        """
+
+    async def run(self, context: AttemptContext) -> AttemptResult:
+        """Carry out an attempt, and return when nothing of it lives any more.
+
+        Once ``context.stop`` is set it ends its work within ``context.grace_us`` and returns the state of
+        :func:`stopped_state`, unless the work had ended by itself before.
+
+        Raises:
+            PermitRequiredError: the permit is not live.
+        """
+
+
+def require_permit(context: AttemptContext) -> None:
+    """Raise PermitRequiredError unless the attempt holds a live permit."""
+    if not context.permit.live:
+        raise PermitRequiredError(f"attempt {context.attempt} of job {context.job} has no permit")

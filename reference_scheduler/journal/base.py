@@ -1,0 +1,177 @@
+"""The seam between scheduler and storage: what is written together, and what can be asked for.
+
+A journal is used by one thread that writes and one that reads; :meth:`Journal.commit` may block on a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import msgspec
+
+from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.replay.records import Entry, State
+
+GENESIS = bytes(16)
+"""The mark before the first commit."""
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job as the journal keeps it; ``request`` is as :func:`reference_scheduler.requests.encoded` gives it.
+
+    Times are of the wall clock, in microseconds, for people: nothing is decided by them. A job that is
+    ``observed`` is run by its caller, not by the scheduler.
+    """
+
+    job: str
+    kind: str
+    priority: str
+    user: str
+    workspace: str
+    session: str
+    queue: str
+    key: str
+    fingerprint: bytes
+    request: bytes
+    submitted_us: int
+    observed: bool = False
+    state: JobState = JobState.QUEUED
+    attempts: int = 0
+    exit_code: int | None = None
+    ended_us: int | None = None
+
+
+class JobChange(msgspec.Struct, frozen=True):
+    """What became of a job; ``attempts`` ``None``: as many as before; ``ended_us`` is set if it ended for good."""
+
+    job: str
+    state: JobState
+    attempts: int | None
+    exit_code: int | None = None
+    ended_us: int | None = None
+
+
+class AttemptRow(msgspec.Struct, frozen=True):
+    """One attempt; ``result`` is the encoded ``AttemptResult`` once it has ended with one."""
+
+    job: str
+    number: int
+    state: AttemptState
+    generation: str
+    started_us: int
+    ended_us: int | None = None
+    exit_code: int | None = None
+    result: bytes = b""
+
+
+class GenerationRow(msgspec.Struct, frozen=True):
+    """One start of the scheduler; its time is the monotonic clock of ``boot`` plus ``offset_us``."""
+
+    generation: str
+    started_us: int
+    boot: str
+    offset_us: int
+
+
+class Batch(msgspec.Struct):
+    """What becomes durable together or not at all.
+
+    ``entries`` are consecutive. An attempt that is there already keeps its generation and start. ``state`` is
+    that after the last entry; with it come the jobs to ``forget``, all of which have ended.
+    """
+
+    wall_us: int
+    entries: list[Entry] = []
+    jobs: list[JobRow] = []
+    changes: list[JobChange] = []
+    attempts: list[AttemptRow] = []
+    generation: GenerationRow | None = None
+    state: State | None = None
+    forget: list[str] = []
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What a scheduler goes on from: the latest state and the ``entries`` after it."""
+
+    state: State | None
+    entries: list[Entry]
+    generation: GenerationRow | None
+    wall_us: int
+    last_job: int
+
+    @property
+    def number(self) -> int:
+        """The number of the latest event, 0 if there was none."""
+        if self.entries:
+            return self.entries[-1].number
+        return self.state.number if self.state else 0
+
+
+class JobFilter(msgspec.Struct, frozen=True):
+    """Which jobs to list: of any of ``states`` (empty: all), older than the job ``before``, newest first."""
+
+    states: Collection[JobState] = ()
+    kind: str = ""
+    workspace: str = ""
+    before: str = ""
+    limit: int = 100
+
+
+class Journal(Protocol):
+    """Where a scheduler keeps what must survive it."""
+
+    @property
+    def owner(self) -> str:
+        """A random name that the journal keeps for life."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noticed and put right when the journal was opened, for the operator."""
+        ...
+
+    def commit(self, batch: Batch) -> None:
+        """Make ``batch`` durable; when this returns it survives a crash.
+
+        Raises:
+            JournalUnavailable: it could not be written, and none of it ever will be.
+        """
+        ...
+
+    def load(self) -> Saved:
+        """Return what to go on from.
+
+        Raises:
+            JournalDamaged: what is there is not what was written.
+        """
+        ...
+
+    def job(self, job: str) -> JobRow | None:
+        """Return the job, ``None`` if there is none of that id."""
+        ...
+
+    def job_of_key(self, key: str) -> tuple[str, bytes] | None:
+        """Return job and fingerprint of a submission key, ``None`` if it was not used."""
+        ...
+
+    def jobs(self, wanted: JobFilter) -> list[JobRow]:
+        """Return the jobs that ``wanted`` asks for, newest first, each without its request."""
+        ...
+
+    def attempts(self, job: str) -> list[AttemptRow]:
+        """Return the attempts of ``job``, oldest first."""
+        ...
+
+    def ended_before(self, keep: int) -> list[str]:
+        """Return the jobs that have ended, but for the ``keep`` that ended last."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the journal; again, it does nothing."""
+        ...
+
+
+def number_of(job: str) -> int:
+    """Return the number behind a job's id, 0 if it can be none."""
+    return int(job) if job.isascii() and job.isdigit() and len(job) < 19 and not job.startswith("0") else 0

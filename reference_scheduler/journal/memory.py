@@ -1,0 +1,87 @@
+"""A journal that lives as long as its object: for tests, and for work that need not survive its process."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec.structs import replace
+
+from reference_scheduler.journal.base import AttemptRow, Batch, GenerationRow, JobFilter, JobRow, Saved, number_of
+from reference_scheduler.replay.records import Entry, State
+
+
+class MemoryJournal:
+    """Keeps all in dictionaries. A scheduler started on it after another goes on from there."""
+
+    def __init__(self) -> None:
+        self.owner = secrets.token_hex(16)
+        self.notes: tuple[str, ...] = ()
+        self._state: State | None = None
+        self._entries: list[Entry] = []
+        self._generation: GenerationRow | None = None
+        self._wall_us = 0
+        self._last_job = 0
+        self._jobs: dict[str, JobRow] = {}
+        self._keys: dict[str, tuple[str, bytes]] = {}
+        self._attempts: dict[str, dict[int, AttemptRow]] = {}
+
+    def commit(self, batch: Batch) -> None:
+        """See :meth:`Journal.commit`."""
+        self._wall_us = batch.wall_us
+        self._generation = batch.generation or self._generation
+        self._entries += batch.entries
+        for row in batch.jobs:
+            self._jobs[row.job] = row
+            self._last_job = max(self._last_job, int(row.job))
+            if row.key:
+                self._keys[row.key] = (row.job, row.fingerprint)
+        for change in batch.changes:
+            row = self._jobs[change.job]
+            attempts = row.attempts if change.attempts is None else change.attempts
+            ended = {"exit_code": change.exit_code, "ended_us": change.ended_us}
+            self._jobs[change.job] = replace(row, state=change.state, attempts=attempts, **ended)
+        for attempt in batch.attempts:
+            rows = self._attempts.setdefault(attempt.job, {})
+            first = rows.get(attempt.number, attempt)
+            rows[attempt.number] = replace(attempt, generation=first.generation, started_us=first.started_us)
+        if batch.state is not None:
+            self._state, self._entries = batch.state, []
+        for job in batch.forget:
+            self._keys.pop(self._jobs.pop(job).key, None)
+            self._attempts.pop(job, None)
+
+    def load(self) -> Saved:
+        """See :meth:`Journal.load`."""
+        return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job)
+
+    def job(self, job: str) -> JobRow | None:
+        """See :meth:`Journal.job`."""
+        return self._jobs.get(job)
+
+    def job_of_key(self, key: str) -> tuple[str, bytes] | None:
+        """See :meth:`Journal.job_of_key`."""
+        return self._keys.get(key)
+
+    def jobs(self, wanted: JobFilter) -> list[JobRow]:
+        """See :meth:`Journal.jobs`."""
+        found = [
+            replace(row, request=b"")
+            for row in reversed(self._jobs.values())
+            if (not wanted.states or row.state in wanted.states)
+            and wanted.kind in ("", row.kind)
+            and wanted.workspace in ("", row.workspace)
+            and (not wanted.before or int(row.job) < number_of(wanted.before))
+        ]
+        return found[: wanted.limit]
+
+    def attempts(self, job: str) -> list[AttemptRow]:
+        """See :meth:`Journal.attempts`."""
+        return list(self._attempts.get(job, {}).values())
+
+    def ended_before(self, keep: int) -> list[str]:
+        """See :meth:`Journal.ended_before`."""
+        ended = [(row.ended_us, int(row.job)) for row in self._jobs.values() if row.ended_us is not None]
+        return [str(number) for _, number in sorted(ended, reverse=True)[keep:]]
+
+    def close(self) -> None:
+        """See :meth:`Journal.close`."""

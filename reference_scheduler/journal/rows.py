@@ -1,0 +1,59 @@
+"""What an event and its decisions change in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reference_scheduler.core import SchedulerCore
+from reference_scheduler.core.decisions import Decision, Dispatch
+from reference_scheduler.core.events import CancelRequested, Event, GenerationStarted, JobStateChanged
+from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.journal.base import AttemptRow, JobChange
+
+
+def touched(event: Event, decisions: Iterable[Decision]) -> list[str]:
+    """Return the jobs that may be in another state than before, besides those that a restart cut short."""
+    names = [decision.job for decision in decisions]
+    if isinstance(event, JobStateChanged | CancelRequested):
+        names.append(event.job)
+    return names
+
+
+def attempts_interrupted(core: SchedulerCore, event: Event, wall_us: int) -> list[AttemptRow]:
+    """Return the attempts that ``event``, which ``core`` has not yet handled, cuts short."""
+    if not isinstance(event, GenerationStarted):
+        return []
+    return [
+        AttemptRow(job.spec.id, job.attempts, AttemptState.INTERRUPTED, core.generation, wall_us, wall_us)
+        for job in core.running()
+    ]
+
+
+def change_of(core: SchedulerCore, job: str, wall_us: int) -> JobChange | None:
+    """Return what ``job`` has come to, ``None`` if the core does not know it."""
+    alive = core.job(job)
+    if alive is not None:
+        return JobChange(job, alive.state, alive.attempts)
+    outcome = core.outcome(job)
+    return None if outcome is None else JobChange(job, outcome.state, None, outcome.exit_code, wall_us)
+
+
+def beginnings(at_us: int, decisions: Iterable[Decision]) -> list[JobStateChanged]:
+    """Return what the core is to be told of the attempts that ``decisions`` make: they run."""
+    return [
+        JobStateChanged(
+            at=at_us,
+            run_pass=False,
+            job=decision.job,
+            attempt=decision.attempt,
+            old=JobState.QUEUED,
+            new=JobState.RUNNING,
+        )
+        for decision in decisions
+        if isinstance(decision, Dispatch)
+    ]
+
+
+def attempt_begun(event: JobStateChanged, generation: str, wall_us: int) -> AttemptRow:
+    """Return the row of a new attempt."""
+    return AttemptRow(event.job, event.attempt, AttemptState.RUNNING, generation, wall_us)

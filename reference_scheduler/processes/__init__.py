@@ -1,0 +1,1 @@
+"""The one place that starts processes; empty of imports, for the guardian runs without installed packages."""

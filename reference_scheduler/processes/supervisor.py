@@ -1,0 +1,348 @@
+"""One attempt at a time: start its process, drain its output, end its whole tree, tell how it ended.
+
+A supervisor adopts every orphan below it, so whatever an attempt starts stays its descendant: in another
+session, in another group, or after its parent has gone. An attempt has ended when the supervisor has no child
+left. Direct children need no pidfd: until it has reaped one, its pid names nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from reference_scheduler.processes import tree, wire
+from reference_scheduler.processes.output import Drain
+
+PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
+"""Between two rounds of killing; each pause is twice as long as the one before."""
+MAX_WAIT_MS = 1 << 30
+CHUNK_BYTES = 1 << 16
+PIPE_BYTES = 1 << 20
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    TIMED_OUT = "timed_out"
+    STOPPED = "stopped"
+    OUTPUT_LIMIT = "output_limit"
+    SPAWN_FAILED = "spawn_failed"
+    SUPERVISOR_LOST = "supervisor_lost"
+
+
+class Order(NamedTuple):
+    """What the scheduler asks for; see :class:`reference_scheduler.processes.service.ProcessSpec`."""
+
+    argv: tuple[bytes, ...]
+    env: Mapping[bytes, bytes]
+    cwd: bytes
+    timeout_us: int | None
+    grace_us: int
+    head_bytes: int
+    tail_bytes: int
+    max_output_bytes: int | None
+
+
+class Report(NamedTuple):
+    """How an order ended, in plain values; an output is head, tail and total bytes."""
+
+    ending: str
+    exit_code: int | None = None
+    signal: int | None = None
+    error: int = 0
+    detail: str = ""
+    stdout: tuple[bytes, bytes, int] = (b"", b"", 0)
+    stderr: tuple[bytes, bytes, int] = (b"", b"", 0)
+    left_behind: int = 0
+    peak_rss_kb: int = 0
+
+
+class PeerGoneError(Exception):
+    """The scheduler or the guardian is gone: nothing may go on."""
+
+
+class Supervisor:
+    """The loop of one supervisor process; ``life`` is at its end when the guardian is gone."""
+
+    def __init__(self, control: socket.socket, life: int) -> None:
+        self.control = control
+        self.life = life
+        self.wake = wake_on_child()
+        self._poll = select.poll()
+        for fd in (control.fileno(), life, self.wake):
+            self._poll.register(fd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Carry out orders until the scheduler closes the connection or is gone."""
+        with contextlib.suppress(PeerGoneError, ConnectionError):
+            self.tell("ready", os.getpid())
+            while True:
+                if self.control.fileno() in self.ready(None) and isinstance(order := self.message(), tuple):
+                    self.tell("ended", *Attempt(self, Order(*order)).run())
+                    os.chdir("/")
+        end_children()
+
+    def tell(self, *message: Any) -> None:
+        """Send ``message`` to the scheduler."""
+        self.control.sendall(wire.frame(message))
+
+    def message(self) -> Any:
+        """Return what the scheduler says: an order, or to stop within so many microseconds.
+
+        Raises:
+            PeerGoneError: it says nothing more.
+        """
+        message = wire.receive(self.control)
+        if message is None:
+            raise PeerGoneError
+        return message
+
+    def ready(self, wait_ms: int | None) -> list[int]:
+        """Wait, and return the descriptors that have something.
+
+        Raises:
+            PeerGoneError: the guardian is gone.
+        """
+        ready = [fd for fd, _ in self._poll.poll(wait_ms)]
+        if self.life in ready:
+            raise PeerGoneError
+        if self.wake in ready:
+            os.read(self.wake, CHUNK_BYTES)
+        return ready
+
+    def watch(self, fd: int) -> None:
+        """Wait for ``fd`` as well."""
+        os.set_blocking(fd, False)
+        self._poll.register(fd, select.POLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Wait for ``fd`` no longer, and close it."""
+        self._poll.unregister(fd)
+        os.close(fd)
+
+
+class Attempt:
+    """One order from start to end."""
+
+    def __init__(self, supervisor: Supervisor, order: Order) -> None:
+        self._supervisor = supervisor
+        self._order = order
+        self._drains: dict[int, Drain] = {}
+        self._outputs: list[Drain] = []
+        self._status: int | None = None
+        self._has_reaped = False
+        self._stopped: Ending | None = None
+        self._deadline: float | None = None
+        self._kill_at: float | None = None
+        self._pause_s = PAUSE_S
+        self._asked: set[tuple[int, int]] = set()
+        self._refused: set[tuple[int, int]] = set()
+        self._left_behind = 0
+        self._peak_rss_kb = 0
+
+    def run(self) -> Report:
+        """Carry it out, and return how it ended."""
+        try:
+            self._pid = self._spawn()
+        except OSError as error:
+            return Report(Ending.SPAWN_FAILED.value, error=error.errno or 0, detail=_explain(error))
+        if self._order.timeout_us is not None:
+            self._deadline = time.monotonic() + self._order.timeout_us / 1e6
+        while self._reap():
+            self._escalate()
+            self._take(self._supervisor.ready(self._patience_ms()))
+        for fd in list(self._drains):
+            self._read(fd, PIPE_BYTES)
+        for fd in list(self._drains):  # held open by a process that is none of the attempt's
+            self._close(fd)
+        return self._report()
+
+    def _spawn(self) -> int:
+        order = self._order
+        ends: list[int] = []
+        try:
+            os.chdir(order.cwd)
+            for _ in range(2):
+                ends += os.pipe()
+            pid = spawn(order.argv, order.env, ends[1], ends[3])
+        except OSError:
+            for fd in ends:
+                os.close(fd)
+            raise
+        for read, write in (ends[:2], ends[2:]):
+            os.close(write)
+            self._supervisor.watch(read)
+            self._drains[read] = Drain(order.head_bytes, order.tail_bytes)
+            self._outputs.append(self._drains[read])
+        return pid
+
+    def _reap(self) -> bool:
+        """Collect the children that ended; return whether any is left."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                self._has_reaped = True
+                self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss)
+                if pid == self._pid:
+                    self._status = status
+        return False
+
+    def _escalate(self) -> None:
+        now = time.monotonic()
+        if self._status is not None and self._stopped is None and self._kill_at is None:
+            self._left_behind = len(tree.descendants(os.getpid()))
+            self._kill_at = now
+        elif self._status is None and self._deadline is not None and now >= self._deadline:
+            self._deadline = None
+            self._stop(Ending.TIMED_OUT, self._order.grace_us)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._signal(signal.SIGKILL, tree.descendants(os.getpid()))
+            self._kill_at = now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+        elif self._kill_at is not None and self._has_reaped:
+            self._ask_orphans()
+        self._has_reaped = False
+
+    def _stop(self, why: Ending, grace_us: int) -> None:
+        """Ask everything to end, and see to it after the grace; the first reason stays, the shortest grace holds."""
+        kill_at = time.monotonic() + grace_us / 1e6
+        if self._stopped is None and (self._status is None or why is Ending.OUTPUT_LIMIT):
+            self._stopped = why
+        if self._kill_at is None:
+            self._kill_at = kill_at
+            self._signal(signal.SIGTERM, tree.descendants(os.getpid()))
+        self._kill_at = min(self._kill_at, kill_at)
+
+    def _ask_orphans(self) -> None:
+        """Ask those too that were forked just when their parents were asked, and did not hear of it."""
+        orphans = [process for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        self._signal(signal.SIGTERM, [process for process in orphans if process.identity not in self._asked])
+
+    def _signal(self, number: signal.Signals, processes: list[tree.Process]) -> None:
+        for process in processes:
+            self._asked.add(process.identity)
+            try:
+                tree.send_signal(process, number)
+            except PermissionError:
+                if process.identity not in self._refused:
+                    self._refused.add(process.identity)
+                    self._supervisor.tell("refused", process.pid, number.name)
+
+    def _patience_ms(self) -> int | None:
+        deadline = self._deadline if self._status is None else None
+        due = [at for at in (deadline, self._kill_at) if at is not None]
+        return min(max(0, int(1000 * (min(due) - time.monotonic())) + 1), MAX_WAIT_MS) if due else None
+
+    def _take(self, ready: list[int]) -> None:
+        for fd in ready:
+            if fd == self._supervisor.control.fileno():
+                self._stop(Ending.STOPPED, self._supervisor.message())
+            elif fd in self._drains:
+                self._read(fd)
+
+    def _read(self, fd: int, at_most_bytes: int = CHUNK_BYTES) -> None:
+        """Read what is there, but not for ever: who writes may be faster."""
+        drain = self._drains[fd]
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(0, at_most_bytes, CHUNK_BYTES):
+                data = os.read(fd, CHUNK_BYTES)
+                drain.feed(data)
+                if not data:
+                    self._close(fd)
+                    break
+        if self._stopped is None and self._is_over_limit():
+            self._stop(Ending.OUTPUT_LIMIT, self._order.grace_us)
+
+    def _is_over_limit(self) -> bool:
+        limit = self._order.max_output_bytes
+        return limit is not None and sum(drain.total_bytes for drain in self._outputs) > limit
+
+    def _close(self, fd: int) -> None:
+        del self._drains[fd]
+        self._supervisor.forget(fd)
+
+    def _report(self) -> Report:
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        return Report(
+            (self._stopped or (Ending.SIGNALLED if code < 0 else Ending.EXITED)).value,
+            code if code >= 0 else None,
+            -code if code < 0 else None,
+            stdout=self._outputs[0].kept(),
+            stderr=self._outputs[1].kept(),
+            left_behind=self._left_behind,
+            peak_rss_kb=self._peak_rss_kb,
+        )
+
+
+def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stderr: int) -> int:
+    """Start ``argv`` in a session of its own with nothing but its three standard streams; return the pid.
+
+    A program without a slash is looked for in the PATH of ``env``, from the working directory of this process.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    refused: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, stdout, 1),
+        (os.POSIX_SPAWN_DUP2, stderr, 2),
+    ]
+    defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    for program in _candidates(argv[0], env):
+        try:
+            return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=defaults)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error
+    raise refused
+
+
+def _candidates(program: bytes, env: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    if b"/" in program:
+        yield program
+    else:
+        for folder in env.get(b"PATH", os.defpath.encode()).split(b":"):
+            yield os.path.join(folder, program)  # noqa: PTH118 - paths are what the system gives
+
+
+def _explain(error: OSError) -> str:
+    name = os.fsencode(error.filename or b"").decode(errors="backslashreplace")
+    return f"{name}: {error.strerror}" if name else f"{error.strerror}"
+
+
+def wake_on_child() -> int:
+    """Return a descriptor that can be read whenever a child has ended."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def end_children() -> None:
+    """Kill whatever descends from this process, and reap it."""
+    pause_s = PAUSE_S
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for process in tree.descendants(os.getpid()):
+                with contextlib.suppress(PermissionError):
+                    tree.send_signal(process, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)

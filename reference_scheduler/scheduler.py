@@ -1,0 +1,393 @@
+"""The scheduler as a library: ``async with Scheduler(...)``, or ``with SyncScheduler(...)`` from threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from reference_scheduler.config import ConfigError, Settings, StopMode
+from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
+from reference_scheduler.core.machine import TERMINAL
+from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
+from reference_scheduler.drivers.intents import Command, WakeReason
+from reference_scheduler.drivers.live import LiveDriver
+from reference_scheduler.errors import NoSuchJob, SchedulerStopping
+from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
+from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.journal.base import JobFilter, JobRow, Journal
+from reference_scheduler.journal.memory import MemoryJournal
+from reference_scheduler.journal.sqlite import SqliteJournal
+from reference_scheduler.journal.state import Plugins
+from reference_scheduler.observers import Observers, Subscription
+from reference_scheduler.plugins import available_allocators, available_pickers
+from reference_scheduler.processes.service import ManagedProcessService
+from reference_scheduler.processes.strays import end_strays
+from reference_scheduler.recovery import Recovery
+from reference_scheduler.replay import Recorder
+from reference_scheduler.requests import JobRequest
+from reference_scheduler.status import take_snapshot
+from reference_scheduler.submission import JobSubmissionService, Outcome
+from reference_scheduler.views import (
+    AttemptView,
+    JobView,
+    RecordStatus,
+    RecoveryReport,
+    SchedulerSnapshot,
+    decode_result,
+)
+
+
+class Scheduler:
+    """Runs jobs on this machine; all of it on the event loop that it was started in, but for what says otherwise.
+
+    ``journal`` is a file, made if it is not there; without one nothing survives the object, or give a
+    :class:`Journal`. ``executors`` run the jobs; without them those that come with the scheduler.
+    """
+
+    submission: JobSubmissionService
+    recovery: RecoveryReport
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        journal: Path | Journal | None = None,
+        executors: ExecutorRegistry | Iterable[Executor] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.observers = Observers()
+        self._where = journal
+        self._processes: ManagedProcessService | None = None
+        if executors is None:
+            self._processes = ManagedProcessService()
+            executors = default_registry(self._processes)
+        self.executors = executors if isinstance(executors, ExecutorRegistry) else ExecutorRegistry(executors)
+        self._record_path: Path | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # Start and end.
+
+    async def start(self) -> Self:
+        """Open the journal, put right what an earlier start left behind, and begin.
+
+        Raises:
+            JournalError: the journal is in use, damaged, or cannot be written.
+            ConfigError: the settings name a picker that is not there.
+        """
+        plugins = Plugins(available_pickers(), available_allocators())
+        check_plugins(self.settings, plugins)
+        where = self._where
+        self._journal = MemoryJournal() if where is None else SqliteJournal(where) if isinstance(where, Path) else where
+        try:
+            await self._begin(plugins)
+        except BaseException:
+            self._journal.close()
+            raise
+        return self
+
+    async def _begin(self, plugins: Plugins) -> None:
+        settings, journal = self.settings, self._journal
+        self._plugins = plugins
+        self._attempts = Attempts(journal, self.executors, settings, self.observers, self._ended)
+        self._driver = LiveDriver(journal, self._attempts, self.observers, settings, plugins)
+        self.submission = JobSubmissionService(self._driver, journal, self.executors, self._attempts, settings)
+        core = self._driver.core
+        recovery = Recovery(core)
+        strays = await end_strays(journal.owner, self._driver.generation)
+        await self._driver.start()
+        self.recovery = recovery.report(core, strays, journal.notes)
+
+    def _ended(self, live: LiveAttempt, result: AttemptResult) -> None:
+        self._driver.post_end(live, result)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(self.settings.on_stop if error is None else StopMode.INTERRUPT)
+
+    async def drain(self) -> None:
+        """Take no more jobs, start none of those that wait, and return when none runs any more."""
+        self.submission.closed = True
+        try:
+            await self._driver.set_paused(True)
+        except SchedulerStopping:
+            return  # it broke off
+        ends = [asyncio.ensure_future(event.wait()) for event in (self._attempts.none_left, self._driver.broken)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+
+    async def close(self, mode: StopMode = StopMode.DRAIN) -> None:
+        """Stop for good: let running attempts end, or interrupt them. What waits is there at the next start.
+
+        To interrupt while another call drains makes that one hurry; to do so again takes the grace from attempts.
+        """
+        self.submission.closed = True
+        if mode is StopMode.INTERRUPT:
+            self._driver.set_paused(True)
+            self._attempts.stop_all()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def finished(self) -> None:
+        """Return once it is closed.
+
+        Raises:
+            Exception: the defect that made it break off; jobs that ran are recovered by the next start.
+        """
+        await self._driver.finished()
+
+    async def _close(self) -> None:
+        try:
+            await self.drain()
+            self.record_stop()
+            await self._driver.stop()
+        finally:
+            self.observers.close()
+            if self._processes is not None:
+                await self._processes.close()
+            self._attempts.release_all()
+            self._journal.close()
+
+    # Jobs.
+
+    async def submit(self, request: JobRequest) -> JobView:
+        """Submit a job; it is durable when this returns. See :meth:`JobSubmissionService.submit`."""
+        return self.get(await self.submission.submit(request))
+
+    async def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
+        """Submit jobs together. See :meth:`JobSubmissionService.submit_many`."""
+        return await self.submission.submit_many(requests)
+
+    async def wait(self, job: str, timeout_s: float | None = None) -> JobView:
+        """Return the job once it has ended.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            TimeoutError: it has not ended within ``timeout_s``.
+        """
+        if self._row(job).ended_us is None:
+            async with asyncio.timeout(timeout_s):
+                await self._driver.ended(job)
+        return self.get(job)
+
+    async def run(self, request: JobRequest, own: Callable[[], Awaitable[AttemptResult]]) -> JobView:
+        """Have a job run, and return it once it has ended: by the scheduler, or, if the rollout says so, by ``own``.
+
+        Then ``own`` is called at once, and the scheduler records what it would have decided.
+        """
+        job = await self.submit(request)
+        if job.observed:
+            try:
+                result = await own()
+            except BaseException as error:
+                detail = f"{type(error).__name__}: {error}"
+                self.report(job.id, AttemptResult(AttemptState.FAILED, detail=detail))
+                raise
+            self.report(job.id, result)
+        return await self.wait(job.id)
+
+    def report(self, job: str, result: AttemptResult) -> bool:
+        """Tell how the caller's own run of an observed job ended; ``False`` if that is known or not wanted."""
+        return self._attempts.caller_ended(job, result)
+
+    async def cancel(self, job: str, reason: str = "") -> JobView:
+        """Have a job end; the wish is durable when this returns, and does nothing if the job has ended.
+
+        Raises:
+            NoSuchJob: there is no such job.
+        """
+        self._row(job)
+        await self._do(
+            lambda at: CancelRequested(at=at, run_pass=False, job=job, reason=reason), WakeReason.CANCELLATION_REQUESTED
+        )
+        return self.get(job)
+
+    # Reading.
+
+    def get(self, job: str) -> JobView:
+        """Return a job as it durably is.
+
+        Raises:
+            NoSuchJob: there is no such job.
+        """
+        return self._view(self._row(job))
+
+    def jobs(
+        self,
+        states: Collection[JobState] = (),
+        kind: str = "",
+        workspace: str = "",
+        limit: int = 100,
+        before: str = "",
+    ) -> list[JobView]:
+        """Return jobs, newest first; ``before`` is the last of those that were listed before."""
+        return [self._view(row) for row in self._journal.jobs(JobFilter(states, kind, workspace, before, limit))]
+
+    def attempts(self, job: str) -> list[AttemptView]:
+        """Return the attempts of a job, oldest first.
+
+        Raises:
+            NoSuchJob: there is no such job.
+        """
+        self._row(job)
+        return [AttemptView.of(row) for row in self._journal.attempts(job)]
+
+    def result(self, job: str) -> AttemptResult | None:
+        """Return the result of the latest attempt of a job, ``None`` if there is none yet.
+
+        Raises:
+            NoSuchJob: there is no such job.
+        """
+        self._row(job)
+        rows = self._journal.attempts(job)
+        return decode_result(rows[-1].result) if rows and rows[-1].result else None
+
+    def why(self, job: str) -> str:
+        """Say in one sentence what became of a job, or what it waits for.
+
+        Raises:
+            NoSuchJob: there is no such job.
+        """
+        try:
+            return self._driver.core.why(job)
+        except KeyError:
+            return f"Job {job} is {self._row(job).state}."
+
+    def snapshot(self) -> SchedulerSnapshot:
+        """Return what monitors want to know."""
+        return take_snapshot(self._driver, self._attempts, self.settings, self.executors.kinds)
+
+    def observe(self, limit: int = 1024) -> Subscription:
+        """Return a stream of what happens from now on; of a reader who is slow, at most ``limit`` notices are kept."""
+        return self.observers.subscribe(limit)
+
+    def _row(self, job: str) -> JobRow:
+        row = self._journal.job(job)
+        if row is None:
+            raise NoSuchJob(f"there is no job {job!r}, or it ended long ago and was forgotten")
+        return row
+
+    def _view(self, row: JobRow) -> JobView:
+        live, waiting = self._attempts.of(row.job), self._driver.core.job(row.job)
+        return JobView(
+            row.job,
+            row.kind,
+            row.state,
+            row.priority,
+            row.user,
+            row.workspace,
+            row.session,
+            row.queue,
+            row.key,
+            row.attempts,
+            row.exit_code,
+            waiting.reason or "" if waiting is not None and row.state not in TERMINAL else "",
+            row.submitted_us,
+            row.ended_us,
+            row.observed,
+            live.progress if live else None,
+        )
+
+    # Operating.
+
+    async def pause(self, queue: str = "") -> None:
+        """Start nothing more, or nothing of one queue; what runs goes on."""
+        await self._set_paused(queue, True)
+
+    async def resume(self, queue: str = "") -> None:
+        """Undo :meth:`pause`, and :meth:`drain` if it is not about one queue.
+
+        Raises:
+            SchedulerStopping: it is being closed.
+        """
+        if self._closing is not None:
+            raise SchedulerStopping("the scheduler is stopping, and starts nothing any more")
+        await self._set_paused(queue, False)
+        if not queue:
+            self.submission.closed = False
+
+    async def _set_paused(self, queue: str, paused: bool) -> None:
+        if queue:
+            await self._do(lambda at: QueueConfigured(at=at, run_pass=False, queue=queue, paused=paused))
+        else:
+            await self._driver.set_paused(paused or not self.settings.core.enabled)
+
+    async def reload(self, settings: Settings) -> None:
+        """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.
+
+        Raises:
+            ConfigError: the settings name a picker that is not there.
+        """
+        check_plugins(settings, self._plugins)
+        was_enabled = self.settings.core.enabled
+        await self._do(lambda at: ConfigLoaded(at=at, run_pass=False, config=settings.core))
+        self.settings = self.submission.settings = self._attempts.settings = self._driver.settings = settings
+        if not settings.core.enabled:
+            await self.pause()
+        elif not was_enabled:
+            await self.resume()
+
+    async def _do(self, make: Callable[[int], Event], wake: WakeReason = WakeReason.MANUAL) -> None:
+        command = Command(make, wake)
+        self._driver.post(command)
+        await command.done
+
+    # Recording.
+
+    def record_start(self, path: Path) -> RecordStatus:
+        """Record all events and decisions from now on into ``path``; a log that is there is continued.
+
+        Raises:
+            OSError: the file cannot be written.
+            ReplayError: the file is no log, or damaged, or of another version of the core.
+        """
+        self.record_stop()
+        core = self._driver.core
+        self._driver.recorder = Recorder.resume(path, core)[0] if path.exists() else Recorder.start(path, core)
+        self._record_path = path
+        return self.record_status()
+
+    def record_stop(self) -> RecordStatus:
+        """End the recording, if there is one, and say how it went."""
+        recorder, self._driver.recorder = self._driver.recorder, None
+        if recorder is None:
+            return RecordStatus(False)
+        error = ""
+        try:
+            recorder.close()
+        except OSError as problem:
+            error = str(problem)
+        return RecordStatus(False, str(self._record_path), recorder.number, error)
+
+    def record_status(self) -> RecordStatus:
+        """Say whether a recording is under way."""
+        recorder = self._driver.recorder
+        if recorder is None:
+            return RecordStatus(False)
+        recorder.flush()
+        return RecordStatus(True, str(self._record_path), recorder.number, str(recorder.error or ""))
+
+    # By token.
+
+    def heartbeat(self, token: str) -> bool:
+        """Say that an attempt is alive; ``False``: the token is stale, nothing happened. From any thread."""
+        return self._attempts.heartbeat(token)
+
+    def progress(self, token: str, progress: Progress) -> bool:
+        """Say how far an attempt is; ``False``: the token is stale, nothing happened. From any thread."""
+        return self._attempts.progress(token, progress)
+
+
+def check_plugins(settings: Settings, plugins: Plugins) -> None:
+    """Raise ConfigError if ``settings`` name a picker that is not there."""
+    if settings.core.enabled and settings.core.picker not in plugins.pickers:
+        names = ", ".join(plugins.pickers)
+        raise ConfigError(f"scheduler.picker: must be one of {names}, got {settings.core.picker!r}")

@@ -1,0 +1,74 @@
+"""A bounded picture of a running scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from reference_scheduler.config import Settings
+from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.model import Job
+from reference_scheduler.drivers.attempts import Attempts
+from reference_scheduler.drivers.live import LiveDriver
+from reference_scheduler.views import Budget, SchedulerSnapshot
+
+MAX_NAMES = 100
+_LABELS = ("priority", "kind", "workspace")
+
+
+def take_snapshot(
+    driver: LiveDriver, attempts: Attempts, settings: Settings, kinds: Iterable[str]
+) -> SchedulerSnapshot:
+    """Return the picture of this moment."""
+    core, overflow = driver.core, Counter[str]()
+    running = core.running()
+    live = {job.spec.id for job in running}
+    waiting = [job for job in core.open_jobs() if job.spec.id not in live]
+    counts: Counter[str] = Counter(job.spec.kind for job in running)
+    oldest_us = min((job.submitted_us for job in waiting), default=core.now_us)
+    return SchedulerSnapshot(
+        core.generation,
+        settings.rollout,
+        settings.core.enabled,
+        not driver.paused,
+        driver.unavailable,
+        Budget(settings.core.resources or Resources(), used(running)),
+        _counted(waiting, "queued", overflow),
+        _counted(running, "running", overflow),
+        dict(overflow),
+        dict(Counter(str(job.reason) for job in waiting if job.reason is not None)),
+        tuple(sorted(hashed(key) for job in running for key in job.keys)),
+        {kind: counts[kind] for kind in kinds},
+        driver.now_us() - oldest_us if waiting else 0,
+        attempts.stale,
+        core.counters.clamped,
+        {str(reason): count for reason, count in driver.wakes.items()},
+    )
+
+
+def used(running: Iterable[Job]) -> Resources:
+    """Return what live attempts hold; it is always counted from them."""
+    shares = [share for job in running if job.attempt is not None for _, share in job.attempt.allocation]
+    return Resources(*map(sum, zip(*shares, strict=True))) if shares else Resources()
+
+
+def hashed(key: str) -> str:
+    """Return a label for an exclusivity key that does not show it."""
+    return blake2b(key.encode(), digest_size=6).hexdigest()
+
+
+def _counted(jobs: Iterable[Job], what: str, overflow: Counter[str]) -> dict[str, int]:
+    """Count ``jobs`` by each label; names beyond the first ``MAX_NAMES`` of a label go to ``overflow``."""
+    found: Counter[str] = Counter()
+    names: Counter[str] = Counter()
+    for job in jobs:
+        for label in _LABELS:
+            name = f"{label}:{getattr(job.spec, label)}"
+            if name not in found and names[label] >= MAX_NAMES:
+                overflow[f"{what}:{label}"] += 1
+                continue
+            if name not in found:
+                names[label] += 1
+            found[name] += 1
+    return dict(found)

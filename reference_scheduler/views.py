@@ -1,0 +1,126 @@
+"""What callers are shown of jobs, attempts and the scheduler."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.journal.base import AttemptRow
+
+decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
+
+
+class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job as it durably is; ``reason`` says what it waits for. Times are of the wall clock.
+
+    One that is ``observed`` is run by its caller, who reports its end.
+    """
+
+    id: str
+    kind: str
+    state: JobState
+    priority: str
+    user: str = ""
+    workspace: str = ""
+    session: str = ""
+    queue: str = ""
+    key: str = ""
+    attempts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    submitted_at_us: int = 0
+    ended_at_us: int | None = None
+    observed: bool = False
+    progress: Progress | None = None
+
+
+class AttemptView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt of a job."""
+
+    job: str
+    number: int
+    state: AttemptState
+    generation: str
+    started_at_us: int
+    ended_at_us: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    failure: str = ""
+    detail: str = ""
+
+    @classmethod
+    def of(cls, row: AttemptRow) -> AttemptView:
+        """Return the view of ``row``."""
+        result = decode_result(row.result) if row.result else None
+        failed = result is not None and result.state is AttemptState.FAILED
+        return cls(
+            row.job,
+            row.number,
+            row.state,
+            row.generation,
+            row.started_us,
+            row.ended_us,
+            row.exit_code,
+            result.signal if result else None,
+            result.failure if result and failed else "",
+            result.detail if result else "",
+        )
+
+
+class RecoveryReport(msgspec.Struct, frozen=True):
+    """What a start found, for the operator: attempts that an earlier generation left, and what became of them.
+
+    The jobs of the ``interrupted`` attempts were ``requeued`` or are ``terminal``. ``strays`` processes were still
+    there and were ended. ``notes`` tell what the journal had to put right.
+    """
+
+    generation: str
+    previous: str = ""
+    interrupted: int = 0
+    requeued: int = 0
+    terminal: int = 0
+    strays: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What there is of the resources, and what live attempts hold of it."""
+
+    capacity: Resources
+    used: Resources
+
+
+class SchedulerSnapshot(msgspec.Struct, frozen=True):
+    """The scheduler at one moment, for people and monitors; its size is bounded.
+
+    ``queued`` and ``running`` count jobs by class, kind and workspace (``"priority:normal"``); those beyond the
+    first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths.
+    """
+
+    generation: str
+    rollout: str
+    enabled: bool
+    accepting: bool
+    unavailable: str
+    budget: Budget
+    queued: dict[str, int]
+    running: dict[str, int]
+    overflow: dict[str, int]
+    blocked: dict[str, int]
+    held_keys: tuple[str, ...]
+    executors: dict[str, int]
+    oldest_queued_us: int
+    stale_writes: int
+    clamped: int
+    wakes: dict[str, int]
+
+
+class RecordStatus(msgspec.Struct, frozen=True):
+    """Whether a recording is under way, to which file, and what stopped it if it broke off."""
+
+    active: bool
+    path: str = ""
+    events: int = 0
+    error: str = ""

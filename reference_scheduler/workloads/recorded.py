@@ -1,0 +1,98 @@
+"""What a scheduler recorded, as a workload: the same jobs at the same times, to be scheduled in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.decisions import Decision, Dispatch, Reject
+from reference_scheduler.core.events import ConfigLoaded, Event, JobStateChanged, JobSubmitted, WorkerUpdated
+from reference_scheduler.core.machine import ATTEMPT_ENDS
+from reference_scheduler.core.model import LOCAL, JobSpec
+from reference_scheduler.core.snapshot import Snapshot
+from reference_scheduler.replay.frames import FrameReader, ReplayError
+from reference_scheduler.replay.records import Entry, State, unpack_record
+from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
+
+
+def read_replay(path: Path, processors: int | None = None) -> Workload:
+    """Return the jobs that were submitted while the log ``path`` was recorded and came to an end in it.
+
+    A job runs as long as its last attempt did. It depends only on jobs that are in the workload too. Others that
+    the log mentions, arrays among them, are skipped and counted. The machine is that of the log, with
+    ``processors`` process slots if they are given.
+
+    Raises:
+        WorkloadError: it is no log, or cannot be read by this release.
+        OSError: it cannot be read.
+    """
+    jobs = _RecordedJobs()
+    with path.open("rb") as stream:
+        try:
+            for frame in FrameReader(stream).frames():
+                record = unpack_record(frame)
+                if isinstance(record, State):
+                    jobs.begin(record.snapshot)
+                elif isinstance(record, Entry):
+                    jobs.take(record.event, record.decisions)
+        except ReplayError as error:
+            raise WorkloadError(f"{path}: {error}") from error
+    return jobs.workload(processors)
+
+
+class _RecordedJobs:
+    """Gathers jobs from events and decisions."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Resources] = {}
+        self._submitted: dict[str, tuple[int, JobSpec]] = {}
+        self._started_us: dict[str, int] = {}
+        self._run_us: dict[str, int] = {}
+        self._others: set[str] = set()
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Take over what a state says of the machine, and which jobs were there before."""
+        self._workers.update((worker.name, worker.capacity) for worker in snapshot.workers)
+        self._others.update(job.spec.id for job in snapshot.jobs if job.spec.id not in self._submitted)
+
+    def take(self, event: Event, decisions: Iterable[Decision]) -> None:
+        """Take in an event and what it led to."""
+        if isinstance(event, WorkerUpdated):
+            self._workers[event.worker] = event.capacity
+        elif isinstance(event, ConfigLoaded) and event.config.resources is not None:
+            self._workers[LOCAL] = event.config.resources
+        elif isinstance(event, JobSubmitted) and event.array_size:
+            self._others.add(event.job.id)
+        elif isinstance(event, JobSubmitted):
+            self._submitted[event.job.id] = event.at, event.job
+        elif isinstance(event, JobStateChanged) and event.new in ATTEMPT_ENDS and event.job in self._started_us:
+            self._run_us[event.job] = event.at - self._started_us.pop(event.job)
+        for decision in decisions:
+            if isinstance(decision, Dispatch):
+                self._started_us[decision.job] = event.at
+                self._run_us.pop(decision.job, None)
+            elif isinstance(decision, Reject):
+                self._submitted.pop(decision.job, None)
+
+    def workload(self, processors: int | None) -> Workload:
+        """Return what was gathered."""
+        known = {job for job in self._submitted if job in self._run_us}
+        jobs = [
+            TimedJob(at_us, self._run_us[job], _depending_on(known, spec))
+            for job, (at_us, spec) in self._submitted.items()
+            if job in known
+        ]
+        workers = dict(self._workers)
+        if processors is not None and workers:
+            first = next(iter(workers))
+            workers = {first: workers[first]._replace(process_slots=processors)}
+        skipped = len(self._submitted) - len(known) + len(self._others)
+        return Workload(tuple(workers.items()), tuple(jobs), skipped)
+
+
+def _depending_on(known: set[str], spec: JobSpec) -> JobSpec:
+    after_ok, after_any = (tuple(job for job in jobs if job in known) for jobs in (spec.after_ok, spec.after_any))
+    return replace(spec, after_ok=after_ok, after_any=after_any)

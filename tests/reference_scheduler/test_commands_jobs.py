@@ -1,0 +1,217 @@
+"""The commands about jobs and about the scheduler: what they print, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from service_world import ROOT, Process, Service
+from service_world import refsched_here as refsched
+
+from reference_scheduler.cli import main
+from reference_scheduler.executors.base import Progress
+from reference_scheduler.requests import JobRequest
+
+CONFIG = "[scheduler.resources]\nmax_process_slots = 1\n[scheduler.queue]\nmax_total = 3\nclaim_batch = 1\n"
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, config=CONFIG) as running:
+        yield running
+
+
+def test_the_life_of_a_job_as_text(service: Service, tmp_path: Path) -> None:
+    assert refsched(tmp_path, "submit", "--", "sh", "-c", "echo hello; exit 4") == (0, "1\n", "")
+    assert refsched(tmp_path, "wait", "1") == (1, "1  failed, exit status 4\n", "")
+    code, out, _ = refsched(tmp_path, "get", "1")
+    fields = dict(re.split(r"  +", line) for line in out.splitlines()[:-1])
+    assert (code, fields["state"], fields["exit code"], fields["workspace"]) == (0, "failed", "4", str(tmp_path))
+    assert TIME.fullmatch(fields["submitted at"])
+    assert out.splitlines()[-1] == "Job 1 is failed."
+    assert refsched(tmp_path, "get", "1", "--output") == (0, "hello\n", "")
+    code, out, _ = refsched(tmp_path, "list")
+    head, row = (re.split(r"  +", line) for line in out.splitlines())
+    assert head == ["ID", "STATE", "KIND", "PRIORITY", "SUBMITTED", "TOOK", "TRIES", "EXIT", "WAITS FOR", "WORKSPACE"]
+    assert (row[:4], row[7:]) == (["1", "failed", "managed_process", "normal"], ["4", str(tmp_path)])
+    code, out, _ = refsched(tmp_path, "attempts", "1")
+    head, row = (re.split(r"  +", line) for line in out.splitlines())
+    assert head[:2] == ["NUMBER", "STATE"]
+    assert (row[:2], row[-1]) == (["1", "failed"], "exit status 4")
+
+
+def test_a_running_job_shows_its_progress(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        job = client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"})).id
+        while not (attempts := client.attempts(job)):
+            pass
+        while not client.progress(f"{attempts[0].generation}:{job}:1", Progress(0.5, "half", {"done": 1})):
+            pass  # its work has not begun
+        out = refsched(tmp_path, "get", job)[1]
+        assert re.search(r"^progress +50% done=1 half$", out, re.MULTILINE)
+        assert "observed" not in out
+        client.cancel(job)
+
+
+def test_the_life_of_a_job_as_json(service: Service, tmp_path: Path) -> None:
+    code, out, _ = refsched(tmp_path, "submit", "--json", "--priority", "urgent", "--key", "k", "true")
+    assert (code, json.loads(out)["id"], json.loads(out)["priority"]) == (0, "1", "urgent")
+    assert refsched(tmp_path, "submit", "--priority", "urgent", "--key", "k", "true") == (0, "1\n", "")
+    assert json.loads(refsched(tmp_path, "wait", "--json", "1")[1])["state"] == "completed"
+    assert json.loads(refsched(tmp_path, "get", "1", "--json")[1])["key"] == "k"
+    assert json.loads(refsched(tmp_path, "get", "1", "--json", "--output")[1])["exit_code"] == 0
+    assert [job["id"] for job in json.loads(refsched(tmp_path, "list", "--json")[1])] == ["1"]
+    assert [attempt["number"] for attempt in json.loads(refsched(tmp_path, "attempts", "--json", "1")[1])] == [1]
+    assert json.loads(refsched(tmp_path, "snapshot", "--json")[1])["budget"]["capacity"][2] == 1
+    assert json.loads(refsched(tmp_path, "record", "status", "--json")[1])["active"] is False
+
+
+def test_many_jobs_from_a_file_each_accepted_or_refused(service: Service, tmp_path: Path) -> None:
+    jobs = [{"kind": "shell", "payload": {"script": "sleep 600"}}] * 3 + [{"kind": "nope"}]
+    lines = "\n\n".join(map(json.dumps, jobs)).encode()
+    code, out, _ = refsched(tmp_path, "submit", "--from", "-", stdin=lines)
+    assert (code, out.splitlines()[:3]) == (1, ["1", "2", "3"])
+    assert out.splitlines()[3].startswith("unknown_kind: kind must be one of build, ")
+    code, out, _ = refsched(tmp_path, "submit", "--json", "--from", "-", stdin=b"\n".join(lines.splitlines()[:4]))
+    assert (code, json.loads(out.splitlines()[0])) == (1, {"job": "4"})
+    assert json.loads(out.splitlines()[1])["error"]["code"] == "queue_full"
+    (tmp_path / "jobs").write_text('{"kind":"shell"}\n{"kind":\n')
+    code, _, error = refsched(tmp_path, "submit", "--from", "jobs")
+    assert (code, error) == (2, "Error: jobs:2: Input data was truncated\n")
+    assert refsched(tmp_path, "submit", "--from", "jobs", "true")[0] == 2
+    assert refsched(tmp_path, "cancel", "--reason", "enough", "4", "3", "2", "1")[0] == 0
+    assert refsched(tmp_path, "wait", "1", "2", "3") == (1, "1  cancelled\n2  cancelled\n3  cancelled\n", "")
+
+
+def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        client.pause()
+        for kind in ("shell", "python", "shell"):
+            payload = {"script": "true"} if kind == "shell" else {"code": "1"}
+            client.submit(JobRequest(kind=kind, payload=payload, workspace=f"/{kind}"))
+    for arguments, expected in (
+        ([], ["3", "2", "1"]),
+        (["--kind", "shell"], ["3", "1"]),
+        (["--workspace", "/python"], ["2"]),
+        (["--limit", "1"], ["3"]),
+        (["--before", "3"], ["2", "1"]),
+        (["--state", "queued", "--state", "running"], ["3", "2", "1"]),
+        (["--state", "completed"], []),
+    ):
+        found = json.loads(refsched(tmp_path, "list", "--json", *arguments)[1])
+        assert ([job["id"] for job in found], arguments) == (expected, arguments)
+    assert refsched(tmp_path, "list", "--state", "completed") == (0, "", "")
+
+
+def test_operating_the_scheduler(service: Service, tmp_path: Path) -> None:
+    assert refsched(tmp_path, "pause") == (0, "", "")
+    assert refsched(tmp_path, "submit", "true") == (0, "1\n", "")
+    assert refsched(tmp_path, "wait", "--timeout", "0", "1") == (3, "", "Error: job 1 has not ended yet\n")
+    assert refsched(tmp_path, "get", "--output", "1") == (1, "", "Error: job 1 has no result yet: refsched wait 1\n")
+    out = refsched(tmp_path, "snapshot")[1]
+    assert re.search(r"^accepting +False$", out, re.MULTILINE)
+    assert re.search(r"^queued +priority:normal=1 kind:managed_process=1 workspace:", out, re.MULTILINE)
+    assert "process_slots=0/1" in out
+    assert refsched(tmp_path, "record", "start", "log.replay")[1] == f"recording {tmp_path}/log.replay, up to event 0\n"
+    assert refsched(tmp_path, "resume") == (0, "", "")
+    assert refsched(tmp_path, "wait", "1")[0] == 0
+    assert refsched(tmp_path, "record", "status")[1].startswith(f"recording {tmp_path}/log.replay, up to event ")
+    assert refsched(tmp_path, "record", "stop")[1].startswith(f"recorded {tmp_path}/log.replay, up to event ")
+    assert refsched(tmp_path, "record", "status")[1] == "not recording\n"
+    assert refsched(tmp_path, "drain") == (0, "", "")
+    assert refsched(tmp_path, "submit", "true")[0] == 3
+    assert refsched(tmp_path, "resume") == (0, "", "")
+    assert refsched(tmp_path, "pause", "--queue", "slow") == (0, "", "")
+    assert refsched(tmp_path, "submit", "--queue", "slow", "true") == (0, "2\n", "")
+    assert refsched(tmp_path, "submit", "true") == (0, "3\n", "")
+    assert refsched(tmp_path, "wait", "3")[0] == 0
+    assert json.loads(refsched(tmp_path, "get", "--json", "2")[1])["state"] == "queued"
+
+
+def test_measures_for_prometheus(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        client.pause()
+        client.submit(JobRequest(kind="shell", payload={"script": "true"}, workspace='/a "b"\\c\n'))
+    code, out, _ = refsched(tmp_path, "metrics")
+    assert code == 0
+    for line in (
+        "refsched_accepting 0",
+        "refsched_journal_available 1",
+        'refsched_queued_by_priority{priority="normal"} 1',
+        r'refsched_queued_by_workspace{workspace="/a \"b\"\\c\n"} 1',
+        'refsched_capacity{resource="process_slots"} 1',
+        'refsched_used{resource="process_slots"} 0',
+        'refsched_wakes_total{reason="job_enqueued"} 1',
+    ):
+        assert line in out.splitlines()
+    names = re.findall(r"^refsched_\w+", out, re.MULTILINE)
+    typed = set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", out, re.MULTILINE))
+    assert set(names) <= typed
+    assert len(re.findall(r"^# HELP", out, re.MULTILINE)) == len(typed)
+
+
+def test_what_a_job_says_of_itself_cannot_move_the_cursor(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        client.pause()
+        client.submit(JobRequest(kind="shell", payload={"script": "true"}, workspace="/\x1b[2J\n\u202e"))
+    for command in (["list"], ["get", "1"]):
+        out = refsched(tmp_path, *command)[1]
+        assert "/\ufffd[2J\ufffd\ufffd" in out
+        assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["get", "1"],
+        ["list"],
+        ["submit", "true"],
+        ["wait", "1"],
+        ["snapshot"],
+        ["events"],
+        ["drain"],
+        ["record", "stop"],
+    ],
+)
+def test_without_a_scheduler_they_say_so_on_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    path = tmp_path / "spawngate" / "refsched.sock"
+    mend = "start one with refsched serve, or name its socket with --socket"
+    expected = f"Error: no scheduler answers at {path} (No such file or directory): {mend}\n"
+    assert refsched(tmp_path, *arguments) == (3, "", expected)
+
+
+def test_a_job_that_is_not_there(service: Service, tmp_path: Path) -> None:
+    for command in ("get", "wait", "attempts", "cancel"):
+        code, out, error = refsched(tmp_path, command, "99")
+        assert (code, out) == (1, "")
+        assert error == "Error: there is no job '99', or it ended long ago and was forgotten\n"
+
+
+@pytest.mark.parametrize("command", [["wait", "1"], ["run", "sleep", "600"], ["events", "--job", "1"], ["drain"]])
+def test_ctrl_c_ends_whatever_waits_and_no_other_job(service: Service, tmp_path: Path, command: list[str]) -> None:
+    with service.client() as client:
+        job = client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"})).id
+        # Between two lines anything may be left open; Python would warn of that.
+        with Process(tmp_path, *command, PYTHONWARNINGS="ignore") as waiting:
+            while not waiting.has_socket():
+                assert waiting.process.poll() is None
+            waiting.send(signal.SIGINT)
+            assert (waiting.rest(), waiting.wait()) == ([], 130)
+        assert client.get(job).state == "running"
+
+
+def test_every_command_tells_its_exit_statuses_and_is_in_the_documentation() -> None:
+    text = (Path(ROOT) / "docs" / "service.md").read_text(encoding="utf-8")
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        if type(command).__name__ in ("ServiceCommand", "RunCommand"):
+            assert "Exit status: " in (command.help or ""), name
+            assert f"`{name}`" in text, name

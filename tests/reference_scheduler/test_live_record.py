@@ -1,0 +1,164 @@
+"""Recording a live scheduler: it starts and stops at any time, and what was recorded verifies and simulates."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from day import day
+from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
+
+from reference_scheduler.cli import main
+from reference_scheduler.config import Settings, StopMode
+from reference_scheduler.core.decisions import Dispatch
+from reference_scheduler.core.model import Priority, ResourceRequest
+from reference_scheduler.drivers.schedule import starts
+from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
+from reference_scheduler.errors import JournalUnavailable
+from reference_scheduler.replay import FrameReader, ReplayError
+from reference_scheduler.replay.records import Entry, unpack_record
+from reference_scheduler.replay.verify import Verification, verify
+from reference_scheduler.requests import JobRequest
+from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.workloads.model import WorkloadError
+from reference_scheduler.workloads.recorded import read_replay
+
+AT_ONCE = JobRequest(kind="at_once")
+
+
+def verified(path: Path) -> Verification:
+    found = verify(io.BytesIO(path.read_bytes()))
+    assert found.divergence is None
+    return found
+
+
+@on_loop
+async def test_a_recording_starts_and_stops_at_any_time(tmp_path: Path) -> None:
+    log = tmp_path / "live.replay"
+    executor = HeldExecutor()
+    async with Scheduler(settings(1), executors=[executor, AtOnceExecutor()]) as scheduler:
+        await scheduler.submit(held())
+        await executor.begun(1)
+        assert not scheduler.record_status().active
+        assert scheduler.record_start(log).active
+        await scheduler.submit(AT_ONCE)
+        executor.end(executor.contexts[0])
+        await scheduler.wait("2", TIMEOUT_S)
+        status = scheduler.record_status()
+        assert (status.active, status.path, status.error) == (True, str(log), "")
+        assert not verified(log).closed  # of a log that is still written to
+        stopped = scheduler.record_stop()
+        assert (stopped.active, stopped.events) == (False, verified(log).events)
+        assert scheduler.record_stop() == scheduler.record_status()
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        scheduler.record_start(log)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+    found = verified(log)
+    assert (found.sessions, found.closed, found.events > stopped.events) == (2, True, True)
+
+
+@on_loop
+async def test_what_was_recorded_simulates_to_the_same_starts(tmp_path: Path) -> None:
+    log, draw = tmp_path / "load.replay", random.Random(5)
+    executor = HeldExecutor()
+    scheduler = await Scheduler(settings(4), executors=[executor]).start()
+    scheduler.record_start(log)
+    loop = asyncio.get_running_loop()
+    for number in range(60):
+        request = ResourceRequest(1, 256, draw.choice((1, 1, 2, 4)), exclusivity_keys=("k",) if number % 9 == 0 else ())
+        priority = draw.choice(list(Priority))
+        await scheduler.submit(held(request=request, priority=priority, workspace=f"w{number % 3}"))
+    ended = 0
+    while ended < 60:
+        context = (await executor.begun(ended + 1))[ended]
+        loop.call_later(draw.uniform(0, 0.01), executor.end, context)
+        ended += 1
+    for job in scheduler.jobs():
+        await scheduler.wait(job.id, TIMEOUT_S)
+    await scheduler.close()
+    assert verified(log).closed
+
+    workload = read_replay(log)
+    assert (len(workload.jobs), workload.skipped) == (60, 0)
+    with log.open("rb") as stream:
+        records = [unpack_record(frame) for frame in FrameReader(stream).frames()]
+    recorded = {
+        decision.job: entry.event.at / 1e6
+        for entry in records
+        if isinstance(entry, Entry)
+        for decision in entry.decisions
+        if isinstance(decision, Dispatch)
+    }
+    schedule = simulate(workload, simulation_config(), Tie.BATCH)
+    assert {job: float(start) for job, start in starts(schedule)} == recorded
+    command = CliRunner().invoke(main, ["simulate", str(log), "--picker", "easy-sjf"])
+    assert (command.exit_code, '"jobs": 60' in command.stdout) == (0, True)
+
+
+def test_a_compressed_day_verifies_and_simulates_to_the_same_starts() -> None:
+    report = day(seconds=2, jobs=120, seed=4)
+    assert (report.jobs, report.verified, report.different, report.problems) == (120, True, (), ())
+    assert report.longest_wait_us > 0
+
+
+@on_loop
+async def test_a_recorded_load_of_every_kind_of_event_verifies(tmp_path: Path) -> None:
+    log, draw = tmp_path / "mixed.replay", random.Random(8)
+    executor = HeldExecutor()
+    scheduler = await Scheduler(settings(3), executors=[executor, AtOnceExecutor()]).start()
+    scheduler.record_start(log)
+    jobs: list[str] = []
+    for step in range(300):
+        action = draw.choice(("submit", "submit", "at_once", "cancel", "end", "pause", "reload"))
+        if action == "submit":
+            jobs.append((await scheduler.submit(held(timeout_us=draw.choice((None, 1000))))).id)
+        elif action == "at_once":
+            jobs.append((await scheduler.submit(AT_ONCE)).id)
+        elif action == "cancel" and jobs:
+            await scheduler.cancel(draw.choice(jobs))
+        elif action == "end":
+            for context in executor.running()[:1]:
+                executor.end(context, FAILED)
+        elif action == "pause":
+            await (scheduler.pause() if step % 2 else scheduler.resume())
+        elif action == "reload":
+            await scheduler.reload(settings(1 + step % 3))
+    await scheduler.close(StopMode.INTERRUPT)
+    found = verified(log)
+    assert (found.closed, found.events > 300) == (True, True)
+
+
+@on_loop
+async def test_a_recording_goes_on_when_the_journal_could_not_be_written(tmp_path: Path) -> None:
+    path, log = tmp_path / "j.db", tmp_path / "live.replay"
+    async with Scheduler(settings(), path, [AtOnceExecutor()]) as scheduler:
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        scheduler.record_start(log)
+        with no_room(path), pytest.raises(JournalUnavailable):
+            await scheduler.submit(AT_ONCE)
+        while scheduler.snapshot().unavailable:
+            await asyncio.sleep(0.01)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+    assert (verified(log).closed, verified(log).sessions) == (True, 2)
+
+
+@on_loop
+async def test_a_recording_that_cannot_be_made_is_said_so_and_stops_nothing(tmp_path: Path) -> None:
+    async with Scheduler(Settings(), executors=[AtOnceExecutor()]) as scheduler:
+        with pytest.raises(FileNotFoundError):
+            scheduler.record_start(tmp_path / "missing" / "x.replay")
+        (tmp_path / "text").write_text("no log, and long enough")
+        with pytest.raises(ReplayError, match="magic bytes"):
+            scheduler.record_start(tmp_path / "text")
+        assert not scheduler.record_status().active
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+
+
+def test_no_log_is_no_workload(tmp_path: Path) -> None:
+    (tmp_path / "x.replay").write_text("no log, and long enough")
+    with pytest.raises(WorkloadError, match=r"x\.replay: not a \.replay file"):
+        read_replay(tmp_path / "x.replay")

@@ -1,0 +1,85 @@
+"""The parts that can be seen without a process: what is kept of an output, and how messages travel."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference_scheduler.processes import wire
+from reference_scheduler.processes.output import Drain
+from reference_scheduler.processes.service import IMPORT_ROOT
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.binary() | st.text(st.characters()),
+    lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_ten_thousand_random_outputs_are_kept_at_both_ends() -> None:
+    draw = random.Random(5)
+    for _ in range(10_000):
+        chunks = [draw.randbytes(draw.choice((1, 2, 3, 40))) for _ in range(draw.randrange(12))]
+        head_bytes, tail_bytes = draw.randrange(30), draw.randrange(30)
+        drain = Drain(head_bytes, tail_bytes)
+        for chunk in chunks:
+            drain.feed(chunk)
+        whole = b"".join(chunks)
+        head, tail, total = drain.kept()
+        assert total == len(whole)
+        if len(whole) <= head_bytes + tail_bytes:
+            assert (head, tail) == (whole, b"")
+        else:
+            assert (head, tail) == (whole[:head_bytes], whole[len(whole) - tail_bytes :])
+
+
+@given(st.lists(PLAIN, max_size=5), st.integers(1, 9))
+def test_messages_arrive_whole_however_the_stream_is_cut(messages: list[Any], step: int) -> None:
+    stream = b"".join(map(wire.frame, messages))
+    splitter = wire.Splitter()
+    arrived = [message for at in range(0, len(stream), step) for message in splitter.feed(stream[at : at + step])]
+    assert arrived == messages
+
+
+@given(PLAIN)
+def test_a_message_crosses_a_socket(message: Any) -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.sendall(wire.frame(("it", message)))
+        assert wire.receive(far) == ("it", message)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0", wire.frame((1, 2))[:-1]])
+def test_a_message_that_breaks_off_is_none(sent: bytes) -> None:
+    near, far = socket.socketpair()
+    with far:
+        with near:
+            near.sendall(sent)
+        assert wire.receive(far) is None
+
+
+def test_a_message_from_one_that_was_killed_is_none() -> None:
+    near, far = socket.socketpair()
+    with far:
+        with near:
+            far.sendall(b"unread")  # closing with something unread resets the connection
+        assert wire.receive(far) is None
+
+
+def test_the_guardian_needs_nothing_that_is_installed() -> None:
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); before = set(sys.modules);"
+        "import reference_scheduler.processes.guardian;"
+        "print(sorted(n for n in set(sys.modules) - before if n.split('.')[0] not in sys.stdlib_module_names))"
+    )
+    run = subprocess.run([sys.executable, "-IS", "-c", code, IMPORT_ROOT], capture_output=True, text=True, check=True)
+    names = ("guardian", "output", "supervisor", "tree", "wire")
+    modules = ["reference_scheduler", "reference_scheduler.processes"]
+    assert run.stdout == f"{modules + [f'reference_scheduler.processes.{name}' for name in names]}\n"
