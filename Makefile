@@ -1,5 +1,5 @@
 # Two commands do all set-up on a machine with Python >= 3.11, git and make:
-#   make check   the checks of this project over this repository
+#   make check   the checks of this project over this repository, the second as a job of its own scheduler
 #   make test    lint, types, the checks and the tests; what CI runs
 # Another interpreter: make PYTHON=python3.13 test
 
@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: help setup check lint types test fuzz torture recall clean
 
 help:
-	@echo 'make check   run check-bypass and check-ownership over this repository'
+	@echo 'make check   run check-bypass and check-ownership over this repository, the second as a job of the scheduler'
 	@echo 'make test    ruff, formatting, types, the checks, the tests'
 	@echo 'make fuzz    a million random events through the scheduler, every check after each'
 	@echo 'make torture a minute of killed schedulers: nothing acknowledged lost, nothing run twice that may not'
@@ -33,9 +33,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# The journal of the job is build/state/spawngate/runs/; a scheduler of the user that is running is left alone.
 check: $(INSTALLED)
 	$(BIN)/check-bypass
-	$(BIN)/check-ownership
+	env -u XDG_RUNTIME_DIR -u REFSCHED_SOCKET XDG_STATE_HOME=$(CURDIR)/build/state \
+		$(BIN)/refsched run --kind lint -- $(BIN)/check-ownership
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -183,4 +183,4 @@ class AdmissionController:
     def _settle(self) -> None:
         while self._returned:
             holder, request = self._returned.popleft()
-            self._ledger.release(holder, ((LOCAL, request.resources),), request.keys)
+            self._ledger.release(holder, ((LOCAL, pack(request.resources)),), request.keys)
