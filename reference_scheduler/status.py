@@ -44,6 +44,7 @@ def take_snapshot(
         attempts.stale,
         core.counters.clamped,
         {str(reason): count for reason, count in driver.wakes.items()},
+        {str(state): count for state, count in driver.ended_jobs.items()},
     )
 
 

@@ -96,7 +96,8 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     """The scheduler at one moment, for people and monitors; its size is bounded.
 
     ``queued`` and ``running`` count jobs by class, kind and workspace (``"priority:normal"``); those beyond the
-    first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths.
+    first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths. ``ended`` counts
+    the jobs that have ended in this generation, by state.
     """
 
     generation: str
@@ -115,6 +116,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     stale_writes: int
     clamped: int
     wakes: dict[str, int]
+    ended: dict[str, int]
 
 
 class RecordStatus(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Preempt
 from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, Tick
 from reference_scheduler.core.invariants import InvariantViolation, invariant
-from reference_scheduler.core.model import ResourceRequest
+from reference_scheduler.core.model import JobState, ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
@@ -74,6 +74,7 @@ class LiveDriver:
         self.paused = not settings.core.enabled
         self.recorder: Recorder | None = None
         self.wakes: Counter[WakeReason] = Counter()
+        self.ended_jobs: Counter[JobState] = Counter()
         self.broken = asyncio.Event()
         self._number = saved.number
         self._clock = Clock.resumed(saved, self.core.now_us)
@@ -333,6 +334,7 @@ class LiveDriver:
         rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
         for row in rows:
             if row.ended_us is not None:
+                self.ended_jobs[row.state] += 1
                 self._attempts.forget_caller(row.job)
                 for future in self._waiters.pop(row.job, ()):
                     if not future.done():

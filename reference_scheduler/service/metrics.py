@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.views import SchedulerSnapshot
 
 Sample = tuple[Mapping[str, str], float]
@@ -15,6 +16,7 @@ def exposition(snapshot: SchedulerSnapshot) -> str:
     lines: list[str] = []
     info = {"generation": snapshot.generation, "rollout": snapshot.rollout}
     budget = snapshot.budget
+    ended = {str(state): snapshot.ended.get(state, 0) for state in TERMINAL}
     measures: list[Measure] = [
         ("info", "gauge", "Which start of the scheduler this is.", [(info, 1)]),
         ("enabled", "gauge", "1 unless the configuration disables it.", [({}, snapshot.enabled)]),
@@ -22,6 +24,7 @@ def exposition(snapshot: SchedulerSnapshot) -> str:
         ("journal_available", "gauge", "1 if the journal can be written.", [({}, not snapshot.unavailable)]),
         *_counted("queued", "Jobs that wait", snapshot.queued),
         *_counted("running", "Jobs that run", snapshot.running),
+        ("ended_total", "counter", "Jobs that have ended, by state.", _by("state", ended)),
         ("blocked", "gauge", "Jobs that wait, by reason.", _by("reason", snapshot.blocked)),
         ("uncounted", "gauge", "Jobs whose label is one too many.", _by("label", snapshot.overflow)),
         ("capacity", "gauge", "What there is of a resource.", _by("resource", budget.capacity._asdict())),

@@ -136,6 +136,7 @@ def test_operating_the_scheduler(service: Service, tmp_path: Path) -> None:
 
 def test_measures_for_prometheus(service: Service, tmp_path: Path) -> None:
     with service.client() as client:
+        client.wait(client.submit(JobRequest(kind="shell", payload={"script": "exit 1"})).id)
         client.pause()
         client.submit(JobRequest(kind="shell", payload={"script": "true"}, workspace='/a "b"\\c\n'))
     code, out, _ = refsched(tmp_path, "metrics")
@@ -147,7 +148,9 @@ def test_measures_for_prometheus(service: Service, tmp_path: Path) -> None:
         r'refsched_queued_by_workspace{workspace="/a \"b\"\\c\n"} 1',
         'refsched_capacity{resource="process_slots"} 1',
         'refsched_used{resource="process_slots"} 0',
-        'refsched_wakes_total{reason="job_enqueued"} 1',
+        'refsched_wakes_total{reason="job_enqueued"} 2',
+        'refsched_ended_total{state="failed"} 1',
+        'refsched_ended_total{state="completed"} 0',
     ):
         assert line in out.splitlines()
     names = re.findall(r"^refsched_\w+", out, re.MULTILINE)

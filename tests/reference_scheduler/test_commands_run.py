@@ -184,3 +184,18 @@ def test_a_scheduler_that_is_lost_is_told_on_one_line(tmp_path: Path) -> None:
         lost = f"the scheduler at {service.path} hung up; what it did not answer may not have happened"
         assert process.rest() == [f"Error: {lost}"]
         assert process.wait() == 125
+
+
+def test_what_is_disabled_runs_nothing_with_or_without_a_service(tmp_path: Path) -> None:
+    config = tmp_path / ".config" / "spawngate" / "scheduler.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[scheduler]\nenabled = false\n")
+    refused = "Error: the scheduler is disabled: set scheduler.enabled to true, or run nothing\n"
+    assert refsched(tmp_path, "run", "touch", "ran") == (125, "", alone(tmp_path) + refused)
+    with Service(tmp_path):
+        assert refsched(tmp_path, "run", "touch", "ran") == (125, "", refused)
+    assert not (tmp_path / "ran").exists()
+    config.write_text("[scheduler]\nenable = false\n")
+    wrong = f"Error: {config}: scheduler.enable: unknown key\n"
+    assert refsched(tmp_path, "run", "touch", "ran") == (125, "", wrong)
+    assert refsched(tmp_path, "serve") == (2, "", wrong)
