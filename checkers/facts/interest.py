@@ -147,7 +147,7 @@ class Reach:
 
     def _attribute(self, owner: f.Expression, name: str) -> bool:
         """``self.method`` of a plain method is the commonest value of all, and of no interest."""
-        if isinstance(owner, f.Name):
+        if isinstance(owner, f.Name) and name != "__class__":
             numbers = self.loads[owner.load]
             values = [self.bindings[number].value for number in numbers if number != f.BUILTIN]
             if len(values) == len(numbers) == 1 and isinstance(values[0], f.SelfValue | f.ClassValue):
@@ -211,7 +211,7 @@ class Reach:
                 todo += [argument.value for argument in arguments]
             case f.Item(inner, key):
                 todo += [inner, key]
-            case f.Choice(options) | f.Display(options):
+            case f.Choice(options) | f.Display(options) | f.Joined(options):
                 todo += options
             case f.Attribute(inner, _) | f.Element(inner) | f.Part(inner, _) | f.Entered(inner):
                 todo.append(inner)

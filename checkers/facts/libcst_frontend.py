@@ -51,7 +51,9 @@ TYPE = Context(is_type=True)
 
 _ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
 """Builtins that take a callable without keeping or calling it."""
-_TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
+_TYPE_MAKERS = frozenset({"NamedTuple", "NewType", "TypeAliasType", "TypeVar", "TypedDict", "assert_type", "cast"})
+_TYPE_POSITION = {"assert_type": 1, "cast": 0}
+"""Which argument of a type maker is a type, where not all are."""
 _TYPING = frozenset({"typing", "typing_extensions"})
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
 _CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
@@ -215,9 +217,9 @@ class _Walk:
             value = f.Choice((self.values.of(node.value), instance))
             self._assign_to([target], node.value, value)
         elif isinstance(target, cst.Name) and self.builder.here.is_class:
-            self.builder.declare_attribute(target.value, instance)
+            self.builder.declare_attribute(identifier(target), instance)
         elif isinstance(target, cst.Name):
-            self.builder.bind(target.value, instance, may=True)
+            self.builder.bind(identifier(target), instance, may=True)
         else:
             self._bind_target(target, instance, [])
 
@@ -611,7 +613,7 @@ class _Walk:
                 if position == 1:
                     self._check_types(argument.value)
             elif maker is not None:
-                context = TYPE if maker != "cast" or position == 0 else STORED
+                context = TYPE if _TYPE_POSITION.get(maker, position) == position else STORED
             elif builtin in _ONLY_LOOKED_AT:
                 context = STORED if name == "getattr" and position == 2 else IGNORED
             steps.append((self._visit, argument.value, context))

@@ -63,6 +63,12 @@ class Display(NamedTuple):
     elements: tuple[Expression, ...]
 
 
+class Joined(NamedTuple):
+    """A sequence made of others (``a + b``, ``[*a]``, ``list(a)``): where its elements may come from."""
+
+    sources: tuple[Expression, ...]
+
+
 class Element(NamedTuple):
     """What iterating over ``iterable`` gives."""
 
@@ -154,6 +160,7 @@ Expression = (
     | Constant
     | Choice
     | Display
+    | Joined
     | Element
     | Part
     | Entered

@@ -15,8 +15,8 @@ MAX_CHAIN = 64
 MAX_ELEMENTS = 64
 """Elements of a display that are looked at for instances kept in it."""
 
-_ENTERS = frozenset({"enter_async_context", "enter_context"})
-"""Methods of ``contextlib.ExitStack`` and its kin that give what ``with`` on their argument gives."""
+_ENTERS = frozenset({"aclosing", "closing", "enter_async_context", "enter_context"})
+"""What of contextlib gives, in the end, what ``with`` on its argument gives."""
 _SPLIT = frozenset({"split", "rsplit", "splitlines"})
 
 
@@ -106,7 +106,9 @@ class Values:
                 return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[entered, *_]) if name in _ENTERS:
+            case cst.Call(func=cst.Name(value="type"), args=[cst.Arg() as only]):
+                return f.Attribute(self._shallow(only.value), "__class__")
+            case cst.Call(args=[entered, *_]) if callee_name(link) in _ENTERS:
                 return f.Entered(self._shallow(entered.value, calls=True))
             case cst.Call():
                 return f.Call(value, self.arguments(link))
@@ -131,6 +133,10 @@ class Values:
                 return f.OPAQUE if string is None else f.Constant(string)
             case cst.Integer():
                 return f.Constant(node.evaluated_value)
+            case cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer() as number):
+                return f.Constant(-number.evaluated_value)
+            case cst.BinaryOperation(operator=cst.Add()):
+                return self._joined(node)
             case cst.IfExp() | cst.BooleanOperation():
                 return self._choice(node)
             case cst.BinaryOperation(operator=cst.BitOr()):
@@ -157,12 +163,37 @@ class Values:
         options = [option for option in options if option != f.OPAQUE and not isinstance(option, f.Constant)]
         return f.Choice(tuple(options)) if options else f.OPAQUE
 
+    def _joined(self, node: cst.BaseExpression) -> f.Expression:
+        """Where the elements of a sequence come from: what was split, and names of what may have been."""
+        sources: list[f.Expression] = []
+        todo, looked_at = [node], 0
+        while todo and looked_at < MAX_ELEMENTS:
+            part, looked_at = todo.pop(), looked_at + 1
+            match part:
+                case cst.BinaryOperation(operator=cst.Add()) | cst.BooleanOperation():
+                    todo += [part.right, part.left]
+                case cst.IfExp():
+                    todo += [part.orelse, part.body]
+                case cst.NamedExpr():
+                    todo.append(part.value)
+                case cst.List() | cst.Tuple():
+                    todo += [e.value for e in reversed(part.elements) if isinstance(e, cst.StarredElement)]
+                case cst.Call(func=cst.Name(value="list" | "tuple"), args=[cst.Arg() as only]):
+                    todo.append(only.value)
+                case cst.Name() | cst.Attribute():
+                    sources.append(self.of(part))
+                case cst.Call() if callee_name(part) in _SPLIT:
+                    sources.append(self.of(part))
+        return f.Joined(tuple(sources)) if sources else f.OPAQUE
+
     def _display(self, node: cst.Tuple | cst.List | cst.Set) -> f.Expression:
         elements = tuple(
             f.OPAQUE if isinstance(element, cst.StarredElement) else self._shallow(element.value, calls=True)
             for element in node.elements[:MAX_ELEMENTS]
         )
         holds = any(element != f.OPAQUE and not isinstance(element, f.Constant) for element in elements)
+        if any(isinstance(element, cst.StarredElement) for element in node.elements):
+            return f.Choice((f.Display(elements), self._joined(node))) if holds else self._joined(node)
         return f.Display(elements) if holds else f.OPAQUE
 
     def _shallow(self, node: cst.BaseExpression, *, calls: bool = False) -> f.Expression:
@@ -180,10 +211,28 @@ class Values:
         return tuple(
             f.CallArgument(
                 identifier(argument.keyword) if argument.keyword is not None else argument.star or None,
-                self._shallow(argument.value),
+                self._passed(argument.value),
             )
             for argument in call.args
         )
+
+    def _passed(self, node: cst.BaseExpression) -> f.Expression:
+        match node:
+            case cst.UnaryOperation():
+                return self.of(node)
+            case (
+                cst.BinaryOperation()
+                | cst.BooleanOperation()
+                | cst.IfExp()
+                | cst.NamedExpr()
+                | cst.List()
+                | cst.Tuple()
+            ):
+                return self._joined(node)
+            case cst.Call(func=cst.Name(value="list" | "tuple")):
+                return self._joined(node)
+            case _:
+                return self._shallow(node)
 
     def annotation(self, node: cst.BaseExpression) -> f.Expression:
         """The type that an annotation names; strings are read as the expressions they hold."""

@@ -330,6 +330,8 @@ class Evaluator:
         """``value.name``, read in the file ``importer``."""
         if name == "__dict__":
             return (Names(value),)
+        if name == "__class__":
+            return self._class_of(value)
         if name in _ITSELF and isinstance(value, External | Method | ProjectFunction):
             return (value,)
         match value:
@@ -343,6 +345,16 @@ class Evaluator:
                 return self._class_attribute(path, number, name, isinstance(value, ProjectObject))
             case Names() if name == "get":
                 return (Lookup(value),)
+            case _:
+                return ()
+
+    @staticmethod
+    def _class_of(value: Value) -> Values:
+        match value:
+            case ProjectObject(path, number):
+                return (ProjectClass(path, number),)
+            case LibraryObject(type_name):
+                return (External(type_name),)
             case _:
                 return ()
 
@@ -505,7 +517,7 @@ class Evaluator:
             case "importlib.import_module":
                 module = _constant_argument(call, 0, "name")
                 return () if module is None else self._import_by_name(path, module, call)
-            case "builtins.__import__":
+            case "builtins.__import__" | "importlib.__import__":
                 return self._dunder_import(path, call)
             case "builtins.globals":
                 return (Names(ProjectModule(self.layout.names[path], path)),)

@@ -37,6 +37,7 @@ from checkers.targets import chain_matches, is_chain, name_matches
 _ACCESSORS = frozenset(
     {
         "builtins.__import__",
+        "importlib.__import__",
         "builtins.getattr",
         "builtins.globals",
         "builtins.locals",
@@ -48,6 +49,8 @@ _ACCESSORS = frozenset(
 _FOLLOWED_WHEN_CONSTANT = {"builtins.__import__": 0, "builtins.getattr": 1, "importlib.import_module": 0}
 """Accessors, and the argument that makes the access a computed one when it is no constant."""
 
+_SPLITTERS = frozenset({External("re"), External("shlex")})
+"""Modules with a ``split`` of their own."""
 STREAM_READS = (".stderr.read", ".stderr.readlines", ".stdout.read", ".stdout.readlines")
 PROCESS_METHODS = frozenset({"communicate", "wait"})
 _TIERS = list(Tier)
@@ -349,7 +352,7 @@ class SiteFinder:
         name = use.value.name
         if name == "wait":
             receivers = self.evaluator.value(analysed.path, use.value.value)
-            judged = LibraryObject("subprocess.Popen") in receivers
+            judged = any(self._is_process(receiver) for receiver in receivers)
         else:
             judged = name == "communicate" or use.chain.endswith(STREAM_READS)
         if judged:
@@ -364,6 +367,11 @@ class SiteFinder:
                 extent=_extent(analysed, facts, use.place),
                 cell=cell,
             )
+
+    def _is_process(self, value: Value) -> bool:
+        if isinstance(value, ProjectObject):
+            return any(entry.name == "subprocess.Popen" for entry in self.governed_bases(value.path, value.number))
+        return value == LibraryObject("subprocess.Popen")
 
     def _make(
         self,
@@ -410,17 +418,31 @@ class SiteFinder:
         )
 
     def _is_split(self, path: str, facts: f.ModuleFacts, value: f.Expression) -> bool:
-        """Whether ``value`` is made by ``str.split``, directly or through one variable."""
-        values = [value]
-        if isinstance(value, f.Name):
-            bindings = [facts.bindings.get(number) for number in facts.loads.get(value.load, ())]
-            values = [binding.value for binding in bindings if binding is not None]
-        for candidate in values:
+        """Whether ``value`` is made by ``str.split``, directly or through variables, attributes and other lists."""
+        todo, seen = [value], set[f.Expression]()
+        while todo:
+            candidate = todo.pop()
+            if candidate in seen:
+                continue
+            seen.add(candidate)
             match candidate:
                 case f.Call(f.Attribute(owner, "split" | "rsplit" | "splitlines"), _):
-                    if External("shlex") not in self.evaluator.value(path, owner):
+                    if not _SPLITTERS.intersection(self.evaluator.value(path, owner)):
                         return True
+                case f.Name(load):
+                    bindings = [facts.bindings.get(number) for number in facts.loads.get(load, ())]
+                    todo += [binding.value for binding in bindings if binding is not None]
+                case f.Attribute(owner, name):
+                    todo += self._stored(path, owner, name)
+                case f.Choice(values) | f.Joined(values):
+                    todo += values
         return False
+
+    def _stored(self, path: str, owner: f.Expression, name: str) -> Iterator[f.Expression]:
+        """What this file stores in an attribute of its own class."""
+        for value in self.evaluator.value(path, owner):
+            if isinstance(value, ProjectClass | ProjectObject) and value.path == path:
+                yield from self.evaluator.modules[path].classes[value.number].attributes.get(name, ())
 
     def qualified(self, path: str, symbol: str) -> str:
         """Fully qualified name of something that the file ``path`` defines."""

@@ -132,6 +132,46 @@ subprocess.run(command.split(" "))
     assert third.arguments == (Argument(None, split=True),)
 
 
+@pytest.mark.parametrize(
+    ("argument", "split"),
+    [
+        ("['x'] + cmd.split()", True),
+        ("('x',) + tuple(cmd.split())", True),
+        ("[*cmd.split(), 'x']", True),
+        ("list(cmd.split())", True),
+        ("(w := cmd.split())", True),
+        ("['x'] if q else cmd.split()", True),
+        ("known", True),
+        ("again", True),
+        ("more", True),
+        ("known + ['x']", True),
+        ("self.argv", True),
+        ("self.plain", False),
+        ("['x', cmd]", False),
+        ("['x', *rest]", False),
+        ("['x'] + rest", False),
+        ("re.split(' ', cmd)", False),
+        ("shlex.split(cmd) + ['x']", False),
+        ("'a b' + cmd", False),
+    ],
+)
+def test_where_an_argument_list_comes_from(tmp_path: Path, argument: str, split: bool) -> None:
+    text = f"""\
+import re, shlex, subprocess
+class Runner:
+    def __init__(self, cmd):
+        self.argv = cmd.split()
+        self.plain = ["x"]
+    def go(self, cmd, rest, q):
+        known: list[str] = cmd.rsplit(" ")
+        again = known
+        more = ["x", *again]
+        subprocess.run({argument}, timeout=1)
+"""
+    (site,) = one(tmp_path, text)
+    assert site.arguments == (Argument(None, split=split), Argument("timeout", constant=True, value=1))
+
+
 def test_uses_of_processes_that_the_boundary_rules_judge(tmp_path: Path) -> None:
     text = """\
 import subprocess, threading
@@ -169,6 +209,27 @@ def test_strict_tier_finds_dynamic_code(tmp_path: Path) -> None:
         (4, SiteKind.DYNAMIC, "builtins.getattr"),
         (6, SiteKind.DYNAMIC, "importlib.import_module"),
     ]
+
+
+def test_subclasses_of_a_process_are_processes(tmp_path: Path) -> None:
+    text = """\
+import subprocess
+class Own(subprocess.Popen):
+    def end(self): self.wait()
+class Other:
+    def end(self): self.wait()
+Own([]).wait()
+Other().wait()
+"""
+    tree = scan(Scan(write(tmp_path, {"a.py": text}), jobs=1))
+    assert [(use.line, use.chain) for use in tree.files[0].uses] == [(3, "self.wait"), (6, "Own().wait")]
+
+
+@pytest.mark.parametrize(("size", "value"), [("-1", -1), ("7", 7)])
+def test_a_negative_constant_is_one(tmp_path: Path, size: str, value: int) -> None:
+    text = f"import subprocess\np = subprocess.Popen([])\np.stdout.read({size})\n"
+    tree = scan(Scan(write(tmp_path, {"a.py": text}), jobs=1))
+    assert [use.arguments for use in tree.files[0].uses] == [(Argument(None, constant=True, value=value),)]
 
 
 def test_declared_targets_and_apis(tmp_path: Path) -> None:
