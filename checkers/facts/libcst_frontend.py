@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import libcst as cst
@@ -20,39 +20,18 @@ from checkers.facts.flow import ArmKind, GroupKind
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.positions import Positions, Spot
 from checkers.facts.values import Values, callee_name, dotted, identifier, last_name, string_of
-
-RECURSION_LIMIT = 200_000
-"""LibCST writes its tokens recursively, in Python frames that live on the heap: the depth costs memory only."""
-
-Step = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Context:
-    """What becomes of a value: handed on (``role``), given a name (``aliases``), or neither."""
-
-    role: str | None = None
-    aliases: list[int] | None = None
-    container: list[int] | None = None
-    is_type: bool = False
-    """In a type expression nothing is handed on, however deep."""
-    call: cst.Call | None = None
-    """The value is called by this call."""
-
-    def stored(self) -> Context:
-        """The context of what a value of this context holds."""
-        return self if self.is_type else replace(STORED, container=self.aliases)
-
-
-IGNORED = Context()
-STORED = Context(f.Role.REFERENCE)
-TYPE = Context(is_type=True)
-
-_ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
-"""Builtins that take a callable without keeping or calling it."""
-_TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
-_TYPE_TESTS = frozenset({"isinstance", "issubclass"})
-_CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
+from checkers.facts.walk import (
+    CLASS_METHODS,
+    IGNORED,
+    RECURSION_LIMIT,
+    STORED,
+    TYPE,
+    TYPE_TESTS,
+    Context,
+    Step,
+    Walk,
+    argument_context,
+)
 
 
 def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
@@ -84,29 +63,18 @@ def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.Co
     )
 
 
-class _Walk:
+class _Walk(Walk):
     """One walk over one tree."""
 
     def __init__(self, positions: Positions, interest: Interest) -> None:
+        super().__init__(Builder(interest))
         self.positions = positions
-        self.builder = Builder(interest)
         self.values = Values(self.builder)
         self.headers: list[f.HeaderFacts] = []
-        self._todo: list[Step] = []
-        self._statement = 0
-        self._started = 0
-        self._symbol: str | None = None
-        self._certain = True
 
     def run(self, module: cst.Module) -> None:
         """Tell the whole module."""
-        self._then((self._body, module.body))
-        while self._todo:
-            step, *arguments = self._todo.pop()
-            step(*arguments)
-
-    def _then(self, *steps: Step) -> None:
-        self._todo.extend(reversed(steps))
+        self._work((self._body, module.body))
 
     # --- statements ---------------------------------------------------------------------------------------------
 
@@ -126,8 +94,7 @@ class _Walk:
         handler(self, node)
 
     def _begin(self, first_line: int, last_line: int) -> None:
-        self._statement = self.builder.statement(first_line, last_line)
-        self._started = self.builder.now()
+        self._open_statement(f.Statement(first_line, last_line))
         self.values.forget()
 
     def _header(self, node: cst.CSTNode, behind: cst.CSTNode) -> None:
@@ -470,7 +437,7 @@ class _Walk:
             bound = annotations[id(parameter)]
             if parameter is first and scope.class_number is not None and parameter.star == "":
                 scope.self_name = parameter.name.value
-                is_class = bool(_CLASS_METHODS & {*names, node.name.value})
+                is_class = bool(CLASS_METHODS & {*names, node.name.value})
                 bound = f.SelfValue(scope.class_number, is_class)
             elif parameter.star:
                 bound = f.OPAQUE
@@ -564,7 +531,7 @@ class _Walk:
         name = last_name(callee)
         if name is None:
             return
-        spot = self.positions.starts[id(name)]
+        spot = self.positions.inner[id(name)]
         paren = self.positions.ends[id(call.func)] + _newlines(call.whitespace_after_func)
         first = self.positions.inner[id(call)].line
         place = f.Place(spot.line, spot.column, first, paren, self.positions.inner_end(call), self._statement)
@@ -576,32 +543,21 @@ class _Walk:
         name = last_name(node)
         if name is None or context.role is None:
             return
-        spot = self.positions.starts[id(name)]
+        spot = self.positions.inner[id(name)]
         first, last = self.positions.inner[id(node)].line, self.positions.inner_end(node)
         place = f.Place(spot.line, spot.column, first, spot.line, last, self._statement)
         use = f.Use(context.role, self.values.of(node), place, self._use_symbol(), self.values.chain(node), None, ())
         self.builder.use(use, aliases=context.aliases, container=context.container)
 
-    def _use_symbol(self) -> str:
-        return self.builder.here.symbol if self._symbol is None else self._symbol
-
     def _arguments(self, call: cst.Call) -> list[Step]:
         """The arguments of a call are handed on, unless the callee is known only to look at them."""
-        direct = isinstance(call.func, cst.Name | cst.Attribute)
-        name = callee_name(call) if direct else None
-        builtin = name if isinstance(call.func, cst.Name) else None
+        name = callee_name(call) if isinstance(call.func, cst.Name | cst.Attribute) else None
+        spelled = dotted(call.func)
         steps: list[Step] = []
         for position, argument in enumerate(call.args):
-            context = STORED
-            if builtin in _TYPE_TESTS:
-                context = TYPE
-                if position == 1:
-                    self._check_types(argument.value)
-            elif name in _TYPE_MAKERS and dotted(call.func) in (name, f"typing.{name}", f"t.{name}"):
-                context = TYPE if name != "cast" or position == 0 else STORED
-            elif builtin in _ONLY_LOOKED_AT:
-                context = STORED if name == "getattr" and position == 2 else IGNORED
-            steps.append((self._visit, argument.value, context))
+            if spelled in TYPE_TESTS and position == 1:
+                self._check_types(argument.value)
+            steps.append((self._visit, argument.value, argument_context(name, spelled, position)))
         return steps
 
     def _check_types(self, node: cst.BaseExpression) -> None:
@@ -695,7 +651,8 @@ class _Walk:
 def _newlines(whitespace: cst.BaseParenthesizableWhitespace) -> int:
     if isinstance(whitespace, cst.ParenthesizedWhitespace):
         return 1 + len(whitespace.empty_lines)
-    return whitespace.value.count("\n") if isinstance(whitespace, cst.SimpleWhitespace) else 0
+    joined = whitespace.value if isinstance(whitespace, cst.SimpleWhitespace) else ""
+    return joined.replace("\r\n", "\n").replace("\r", "\n").count("\n")
 
 
 def _parameters(parameters: cst.Parameters) -> Iterable[cst.Param]:

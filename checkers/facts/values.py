@@ -14,8 +14,10 @@ MAX_CHAIN = 64
 """Links of a chain that are followed; no API is that many attributes and calls away from its module."""
 MAX_ELEMENTS = 64
 """Elements of a display that are looked at for instances kept in it."""
+MAX_QUOTED = 1000
+"""Characters of a quoted annotation that is read."""
 
-_SPLIT = frozenset({"split", "rsplit", "splitlines"})
+SPLIT = frozenset({"split", "rsplit", "splitlines"})
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -166,7 +168,7 @@ class Values:
         match node:
             case cst.Name() | cst.Attribute() | cst.SimpleString() | cst.ConcatenatedString() | cst.Integer():
                 return self.of(node)
-            case cst.Call() if calls or callee_name(node) in ACCESSORS | _SPLIT:
+            case cst.Call() if calls or callee_name(node) in ACCESSORS | SPLIT:
                 return self.of(node)
             case _:
                 return f.OPAQUE
@@ -206,7 +208,7 @@ class Values:
                 return f.OPAQUE
 
     def _quoted(self, text: str | None) -> f.Expression:
-        if text is None or len(text) > 1000:
+        if text is None or len(text) > MAX_QUOTED:
             return f.OPAQUE
         try:
             inner = cst.parse_expression(text.strip())

@@ -20,15 +20,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import libcst as cst
-
+from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
-from checkers.facts.libcst_frontend import parse
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
 from checkers.scan.source import decode, read, too_deep
+
+if TYPE_CHECKING:
+    from libcst import ParserSyntaxError
 
 CHUNK_FILES = 16
 CPU_SECONDS = 20
@@ -77,25 +78,50 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     text = decode(data) if notebook is None else notebook.text
     if isinstance(text, Broken):
         return Analysed(path, None, text)
+    analysed = _facts(job, path, text, notebook)
+    if notebook is None:
+        return analysed
+    columns = tuple(notebook.columns.items()) if analysed.facts is not None else ()
+    return analysed._replace(cells=notebook.cells, columns=columns)
+
+
+def _facts(job: Job, path: str, text: str, notebook: Notebook | None) -> Analysed:
+    """By the fast front end where it can tell all that is wanted, else by the reference."""
+    annotated = _is_annotated(text, job.keywords)
+    if not annotated:
+        try:
+            return Analysed(path, ast_frontend.parse(text, job.interest))
+        except ast_frontend.NeedsReferenceError:
+            pass
+    return _reference(job, path, text, notebook, annotated)
+
+
+def _is_annotated(text: str, keywords: tuple[str, ...]) -> bool:
+    """Whether a comment may hold one of the words."""
+    return any(word in text and re.search(rf"#[^\r\n]*{word}", text) for word in keywords)
+
+
+def _reference(job: Job, path: str, text: str, notebook: Notebook | None, annotated: bool) -> Analysed:
+    # Imported only where it is needed: that takes as long as reading a hundred files.
+    from libcst import ParserSyntaxError
+
+    from checkers.facts import libcst_frontend
+
     deep = too_deep(text)
     if deep is not None:
-        return Analysed(path, None, deep, () if notebook is None else notebook.cells)
+        return Analysed(path, None, deep)
     try:
-        facts = parse(text, job.interest, annotated=any(word in text for word in job.keywords))
-    except cst.ParserSyntaxError as error:
+        return Analysed(path, libcst_frontend.parse(text, job.interest, annotated=annotated))
+    except ParserSyntaxError as error:
         return _unparsable(path, text, notebook, error)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        broken = Broken("SRC004", "half of a surrogate pair is no character", line, 1)
-        return Analysed(path, None, broken, () if notebook is None else notebook.cells)
+        return Analysed(path, None, Broken("SRC004", "half of a surrogate pair is no character", line, 1))
     except (RecursionError, MemoryError) as error:
         return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
-    if notebook is None:
-        return Analysed(path, facts)
-    return Analysed(path, facts, None, notebook.cells, tuple(notebook.columns.items()))
 
 
-def _unparsable(path: str, text: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
+def _unparsable(path: str, text: str, notebook: Notebook | None, error: ParserSyntaxError) -> Analysed:
     message = _PARSER_PREFIX.sub("", error.message.partition("\n")[0])
     if message.startswith("expected"):
         message = f"invalid syntax, {message if len(message) <= MAX_MESSAGE else 'which no rule of the grammar fits'}"

@@ -1,0 +1,89 @@
+"""What the walks of both front ends share: the stack of steps, and where the value of an expression goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkers.facts import model as f
+from checkers.facts.builder import Builder
+
+RECURSION_LIMIT = 200_000
+"""Python frames live on the heap: following values, and writing LibCST's tokens, costs memory only."""
+
+Step = tuple[Any, ...]
+"""A function and its arguments."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What becomes of a value: handed on (``role``), given a name (``aliases``), or neither."""
+
+    role: str | None = None
+    aliases: list[int] | None = None
+    container: list[int] | None = None
+    is_type: bool = False
+    """In a type expression nothing is handed on, however deep."""
+    call: Any = None
+    """The call node that calls the value."""
+
+    def stored(self) -> Context:
+        """The context of what a value of this context holds."""
+        return self if self.is_type else replace(STORED, container=self.aliases)
+
+
+IGNORED = Context()
+STORED = Context(f.Role.REFERENCE)
+TYPE = Context(is_type=True)
+
+TYPE_TESTS = frozenset({"isinstance", "issubclass"})
+CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
+_ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
+"""Builtins that take a callable without keeping or calling it."""
+_TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
+
+
+def argument_context(name: str | None, spelled: str, position: int) -> Context:
+    """Where an argument goes: handed on, unless the callee is known only to look at it.
+
+    ``name`` is the callee's last name, ``spelled`` the whole of it where it is names and dots.
+    """
+    if spelled in TYPE_TESTS:
+        return TYPE
+    if name in _TYPE_MAKERS and spelled in (name, f"typing.{name}", f"t.{name}"):
+        return TYPE if name != "cast" or position == 0 else STORED
+    if spelled in _ONLY_LOOKED_AT:
+        return STORED if name == "getattr" and position == 2 else IGNORED
+    return STORED
+
+
+class Walk:
+    """A walk over one tree with an explicit stack: a deep tree costs memory and no recursion.
+
+    A step may put further steps in front of what waits.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self._todo: list[Step] = []
+        self._statement = 0
+        self._started = 0
+        self._symbol: str | None = None
+        self._certain = True
+
+    def _work(self, *steps: Step) -> None:
+        self._then(*steps)
+        todo = self._todo
+        while todo:
+            step, *arguments = todo.pop()
+            step(*arguments)
+
+    def _then(self, *steps: Step) -> None:
+        self._todo.extend(reversed(steps))
+
+    def _open_statement(self, lines: Any) -> None:
+        self._statement = self.builder.statement(lines)
+        self._started = self.builder.now()
+
+    def _use_symbol(self) -> str:
+        return self.builder.here.symbol if self._symbol is None else self._symbol
