@@ -565,10 +565,10 @@ class _Walk(Walk):
     def _chain(self, node: ast.expr, context: Context) -> None:
         """A name with what follows it: attributes, calls, subscripts. Told from the root outward."""
         links: list[Any] = []
-        root = node
+        root: Any = node
         while isinstance(root, _LINKS):
             links.append(root)
-            root = root.func if type(root) is ast.Call else root.value  # type: ignore[attr-defined]
+            root = root.func if isinstance(root, ast.Call) else root.value
         self.values.of(node)  # all names of the chain are read before anything in its arguments is told
         steps: list[Step] = []
         if type(root) is not ast.Name:
