@@ -18,6 +18,7 @@ from pathlib import Path
 from checkers import catalog
 from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.codes import CODES
+from checkers.collector import no_collection
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
@@ -90,7 +91,8 @@ def scan(request: Scan) -> Tree:
     found = None if cache is None else cache.load(listing.files)
     if found is None:
         stamps = {} if cache is None else cache.stamps(listing.files)
-        found = _find(request, listing.files)
+        with no_collection():
+            found = _find(request, listing.files)
         if cache is not None:
             cache.store(stamps, found)
     unreadable = [

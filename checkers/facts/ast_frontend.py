@@ -8,7 +8,6 @@ running interpreter's, places inside f-strings before Python 3.12) is left to th
 from __future__ import annotations
 
 import ast
-import gc
 import sys
 import unicodedata
 import warnings
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from checkers.collector import no_collection
 from checkers.facts import model as f
 from checkers.facts.ast_places import Places, Spot
 from checkers.facts.ast_values import (
@@ -64,17 +64,12 @@ def parse(text: str, interest: Interest) -> f.ModuleFacts:
     """
     if not text.isascii() and not unicodedata.is_normalized("NFKC", text) and _has_odd_names(text):
         raise NeedsReferenceError
-    collects = gc.isenabled()
-    gc.disable()  # a tree is a large heap without any garbage in it
-    try:
+    with no_collection():
         tree = _tree(text)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         walk = _Walk(Places(text), interest)
         walk.run(tree)
         return walk.builder.finish()
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _has_odd_names(text: str) -> bool:

@@ -13,7 +13,7 @@ import warnings
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-from checkers.facts.values import MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
+from checkers.facts.walk import MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
 
 ATOMS = (ast.Name, ast.Attribute, ast.Constant)
 

@@ -9,15 +9,7 @@ import libcst as cst
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-
-MAX_CHAIN = 64
-"""Links of a chain that are followed; no API is that many attributes and calls away from its module."""
-MAX_ELEMENTS = 64
-"""Elements of a display that are looked at for instances kept in it."""
-MAX_QUOTED = 1000
-"""Characters of a quoted annotation that is read."""
-
-SPLIT = frozenset({"split", "rsplit", "splitlines"})
+from checkers.facts.walk import MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
 
 
 def dotted(node: cst.CSTNode) -> str:

@@ -8,6 +8,15 @@ from typing import Any
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 
+MAX_CHAIN = 64
+"""Links of a chain that are followed; no API is that many attributes and calls away from its module."""
+MAX_ELEMENTS = 64
+"""Elements of a display that are looked at for instances kept in it."""
+MAX_QUOTED = 1000
+"""Characters of a quoted annotation that is read."""
+
+SPLIT = frozenset({"split", "rsplit", "splitlines"})
+
 RECURSION_LIMIT = 200_000
 """Python frames live on the heap: following values, and writing LibCST's tokens, costs memory only."""
 

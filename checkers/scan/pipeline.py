@@ -9,6 +9,7 @@ file in one worker, and the file that kills that one too is reported as unanalys
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -182,6 +183,7 @@ def _prepare_worker() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the workers at once, without their traces
+    gc.disable()  # facts hold no cycles, and pickling them would walk the heap again and again
     faulthandler.disable()  # that a parser may die here is expected, and told as a finding
 
 
