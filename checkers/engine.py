@@ -11,16 +11,15 @@ from __future__ import annotations
 import os.path
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkers import catalog
 from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.codes import CODES
-from checkers.collector import no_collection
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
+from checkers.limits import no_collection, recursion
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
@@ -112,7 +111,7 @@ def _find(request: Scan, paths: list[str]) -> Kept:
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
     evaluator = Evaluator(modules, layout, catalog.Catalog.load(_roots(request, modules), request.apis))
     finder = SiteFinder(evaluator, request.targets, request.watch)
-    with _deep_recursion():
+    with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
         files = [_file(finder, analysed[path]) for path in paths]
     return Kept(files, defined_names(modules, layout.names), frozenset(finder.calls))
 
@@ -208,16 +207,6 @@ def _strings(value: f.Expression) -> Iterator[str]:
                 value = owner
             case _:
                 return
-
-
-@contextmanager
-def _deep_recursion() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, RECURSION_LIMIT))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from checkers.collector import no_collection
 from checkers.facts import model as f
 from checkers.facts.ast_places import Places, Spot
 from checkers.facts.ast_values import (
@@ -43,6 +42,7 @@ from checkers.facts.walk import (
     Walk,
     argument_context,
 )
+from checkers.limits import no_collection, recursion
 
 PARSER_RECURSION = 1500
 """Depth of the trees that are accepted: converting a deeper one could overflow the C stack."""
@@ -66,10 +66,10 @@ def parse(text: str, interest: Interest) -> f.ModuleFacts:
         raise NeedsReferenceError
     with no_collection():
         tree = _tree(text)
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
-        walk = _Walk(Places(text), interest)
-        walk.run(tree)
-        return walk.builder.finish()
+        with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+            walk = _Walk(Places(text), interest)
+            walk.run(tree)
+            return walk.builder.finish()
 
 
 def _has_odd_names(text: str) -> bool:
@@ -83,16 +83,12 @@ def _words(text: str) -> set[str]:
 
 
 def _tree(text: str) -> ast.Module:
-    limit = sys.getrecursionlimit()
     try:
-        with warnings.catch_warnings():
+        with recursion(PARSER_RECURSION), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            sys.setrecursionlimit(PARSER_RECURSION)
             return compile(text, "module", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)  # type: ignore[return-value]
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise NeedsReferenceError from error
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 class _Walk(Walk):

@@ -25,12 +25,14 @@ from typing import Any, NamedTuple
 
 from checkers import model
 from checkers.facts.model import Broken
+from checkers.limits import recursion
 from checkers.scan.source import read
 
 FOLDER = ".spawngate_cache"
 _FORMAT = 1
 _RACY_NS = 2_000_000_000
 """Coarsest tick of the file systems in use (FAT)."""
+_NESTING = 1000
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n"
 _CLASSES = {
     cls.__name__: cls
@@ -71,7 +73,8 @@ class Cache:
     def load(self, paths: Sequence[str]) -> Kept | None:
         """What the last scan found, if exactly ``paths`` were read and none has changed since."""
         try:
-            document = json.loads(self._path.read_bytes())
+            with recursion(_NESTING):  # JSON is read by C code, which deep nesting would bring down
+                document = json.loads(self._path.read_bytes())
             written, stamps = document["written"], document["stamps"]
             if list(stamps) != list(paths) or not all(
                 map(self._is_same, paths, stamps.values(), [written] * len(paths))
