@@ -179,7 +179,7 @@ def _roots(request: Scan, modules: Mapping[str, f.ModuleFacts]) -> frozenset[str
     """Top-level names of everything that the tree imports, and of the builtins."""
     if request.by_name:
         return catalog.Catalog.known_roots()
-    found = {"builtins", "IPython"}
+    found = {"builtins"}
     for facts in modules.values():
         values = [use.value for use in facts.uses] + [base for owner in facts.classes for base in owner.bases]
         found.update(name.partition(".")[0] for value in values for name in _strings(value))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import sys
-import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -62,24 +61,12 @@ def parse(text: str, interest: Interest) -> f.ModuleFacts:
 
     Raises :class:`NeedsReferenceError` for what the reference has to read or to judge, invalid syntax included.
     """
-    if not text.isascii() and not unicodedata.is_normalized("NFKC", text) and _has_odd_names(text):
-        raise NeedsReferenceError
     with no_collection():
         tree = _tree(text)
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
             walk = _Walk(Places(text), interest)
             walk.run(tree)
             return walk.builder.finish()
-
-
-def _has_odd_names(text: str) -> bool:
-    """Whether a word is spelled in characters that Python reads as others (PEP 3131: NFKC)."""
-    return any(unicodedata.normalize("NFKC", word) != word for word in _words(text))
-
-
-def _words(text: str) -> set[str]:
-    spaced = "".join(character if character.isidentifier() or character.isalnum() else " " for character in text)
-    return {word for word in spaced.split() if not word.isascii()}
 
 
 def _tree(text: str) -> ast.Module:
@@ -324,12 +311,7 @@ class _Walk(Walk):
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         last = node.items[-1]
         self._header(node, last.optional_vars or last.context_expr)
-        steps: list[Step] = []
-        for item in node.items:
-            value = self.values.of(item.context_expr)
-            steps.append((self._visit, item.context_expr, IGNORED))
-            if item.optional_vars is not None:
-                steps.append((self._bind_target, item.optional_vars, f.Entered(value), []))
+        steps: list[Step] = [(self._with_item, item) for item in node.items]
         if any(callee_name(item.context_expr) == "suppress" for item in node.items):
             # The body may stop anywhere and the program goes on behind it: a try with an empty handler.
             group = self.builder.open_group(GroupKind.TRY)
@@ -337,6 +319,13 @@ class _Walk(Walk):
             steps += [(self.builder.open_arm, group, ArmKind.HANDLER), (self.builder.close_arm,)]
         else:
             steps.append((self._body, node.body))
+        self._then(*steps)
+
+    def _with_item(self, item: ast.withitem) -> None:
+        value = self.values.of(item.context_expr)
+        steps: list[Step] = [(self._visit, item.context_expr, IGNORED)]
+        if item.optional_vars is not None:
+            steps.append((self._bind_target, item.optional_vars, f.Entered(value), []))
         self._then(*steps)
 
     def _try(self, node: Any) -> None:
@@ -440,7 +429,7 @@ class _Walk(Walk):
         last = [*parameters, *node.args.defaults, *node.args.kw_defaults, node.returns, *_type_parameters(node)]
         self._header(node, *last)
         outside = self._open_type_parameters(node)
-        returns = f.OPAQUE if node.returns is None else f.Instance(self.values.annotation(node.returns))
+        returns = self._returns(node)
         annotations = [
             f.OPAQUE if parameter.annotation is None else f.Instance(self.values.annotation(parameter.annotation))
             for parameter in parameters
@@ -449,6 +438,14 @@ class _Walk(Walk):
         values = [None if default is None else self.values.of(default) for default in defaults]
         told = [*zip(parameters, annotations, values, strict=True)]
         self._then(*self._visits(defaults), (self._function_body, node, returns, decorators, told, outside))
+
+    def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> f.Expression:
+        if node.returns is None:
+            return f.OPAQUE
+        number = self.builder.here.class_number
+        if number is not None and dotted(node.returns).rpartition(".")[2] == "Self":
+            return f.SelfValue(number, False)
+        return f.Instance(self.values.annotation(node.returns))
 
     def _function_body(
         self,
@@ -619,14 +616,14 @@ class _Walk(Walk):
         """The arguments of a call are handed on, unless the callee is known only to look at them."""
         if not call.args and not call.keywords:
             return []
-        name = callee_name(call) if isinstance(call.func, ast.Name | ast.Attribute) else None
-        spelled = dotted(call.func)
+        builtin = call.func.id if isinstance(call.func, ast.Name) else None
+        maker = self._type_maker(dotted(call.func))
         steps: list[Step] = []
         for position, (_, argument) in enumerate(arguments_of(call)):
-            if position == 1 and spelled in TYPE_TESTS:
+            if position == 1 and builtin in TYPE_TESTS:
                 self._check_types(argument)
             if type(argument) is not ast.Constant:
-                steps.append((self._visit, argument, argument_context(name, spelled, position)))
+                steps.append((self._visit, argument, argument_context(builtin, maker, position)))
         return steps
 
     def _check_types(self, node: ast.expr) -> None:

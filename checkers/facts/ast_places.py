@@ -10,8 +10,7 @@ import re
 from typing import NamedTuple
 
 from checkers.facts.ast_values import NeedsReferenceError
-
-_NEWLINE = re.compile(r"\r\n|\n|\r")
+from checkers.lines import split_lines
 
 
 class Spot(NamedTuple):
@@ -25,7 +24,7 @@ class Places:
     """The lines of one module."""
 
     def __init__(self, text: str) -> None:
-        self.lines = _NEWLINE.split(text)
+        self.lines = split_lines(text)
         self._is_ascii = text.isascii()
 
     def column(self, line: int, offset: int) -> int:

@@ -7,13 +7,12 @@ give the same facts.
 from __future__ import annotations
 
 import ast
-import unicodedata
 import warnings
 
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-from checkers.facts.walk import MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
+from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
 
 ATOMS = (ast.Name, ast.Attribute, ast.Constant)
 
@@ -128,6 +127,8 @@ class AstValues:
                 return f.Attribute(value, link.attr)
             case ast.Call(func=ast.Name(id="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
+            case ast.Call(func=ast.Attribute(attr=name)) if name in ENTERS and (link.args or link.keywords):
+                return f.Entered(self._shallow(arguments_of(link)[0][1], calls=True))
             case ast.Call():
                 return f.Call(value, self.arguments(link))
             case ast.Subscript():
@@ -244,8 +245,6 @@ class AstValues:
         if len(text) > MAX_QUOTED:
             return f.OPAQUE
         text = text.strip()
-        if not unicodedata.is_normalized("NFKC", text):
-            raise NeedsReferenceError
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

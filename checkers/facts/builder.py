@@ -55,6 +55,7 @@ class Builder:
         self._flow = Flow()
         self._order = 0
         self._bindings: list[f.Binding] = []
+        self._latest: dict[str, f.Expression] = {}
         self._functions: list[f.Function] = []
         self._classes: list[_Class] = []
         self._statements: list[Any] = []
@@ -190,6 +191,7 @@ class Builder:
         ``may``: what the name was before stays possible. ``order``: when it happens, if not now.
         """
         scope, number = self.here, len(self._bindings)
+        self._latest[name] = value
         at_module = self.at_module_level or name in scope.global_names
         self._bindings.append(f.Binding(name, value, at_module or scope.is_class))
         if at_module and not self.at_module_level:
@@ -201,6 +203,10 @@ class Builder:
             at = self._tick() if order is None else order
             scope.events.setdefault(name, []).append(Event(kind, number, at, self._block))
         return number
+
+    def latest(self, name: str) -> f.Expression:
+        """What ``name`` was last bound to, in whatever scope; a guess for what may be reported once too often."""
+        return self._latest.get(name, f.OPAQUE)
 
     def bind_walrus(self, name: str, value: f.Expression, *, order: int, certain: bool) -> list[int]:
         """Bind from inside an expression, in the nearest scope that is no comprehension.

@@ -32,6 +32,7 @@ from checkers.facts.walk import (
     Walk,
     argument_context,
 )
+from checkers.lines import NEWLINE, split_lines
 
 
 def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
@@ -52,7 +53,7 @@ def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
 
 def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.CommentFacts, ...]:
     """Comments with the run of own-line comments that each stands in."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = split_lines(text)
     own = {spot.line for spot, _ in comments if not lines[spot.line - 1][: spot.column - 1].strip(" \t\f\ufeff")}
     last: dict[int, int] = {}
     for line in sorted(own, reverse=True):
@@ -164,7 +165,7 @@ class _Walk(Walk):
                 self._bind_target(element.value, part, aliases, may)
         elif isinstance(target, cst.Attribute):
             if isinstance(target.value, cst.Name):
-                self.builder.store_attribute(target.value.value, identifier(target.attr), value)
+                self.builder.store_attribute(identifier(target.value), identifier(target.attr), value)
             self._then((self._visit, target.value, IGNORED))
         elif isinstance(target, cst.Subscript):
             self._then((self._visit, target.value, IGNORED), *self._slices(target))
@@ -192,7 +193,7 @@ class _Walk(Walk):
             self.builder.export(_strings(node.value), add=True)
         steps: list[Step] = [(self._visit, node.value, STORED)]
         if isinstance(target, cst.Name):
-            steps.append((self.builder.bind, target.value, f.OPAQUE))
+            steps.append((self.builder.bind, identifier(target), f.OPAQUE))
         else:
             steps.append((self._visit, target, IGNORED))
         self._then(*steps)
@@ -225,7 +226,7 @@ class _Walk(Walk):
         while targets:
             target = targets.pop()
             if isinstance(target, cst.Name):
-                self.builder.unbind(target.value)
+                self.builder.unbind(identifier(target))
             elif isinstance(target, cst.Tuple | cst.List):
                 targets += [element.value for element in target.elements]
             else:
@@ -242,10 +243,10 @@ class _Walk(Walk):
         self._then(*((self._visit, value, IGNORED) for value in (node.test, node.msg) if value is not None))
 
     def _global(self, node: cst.Global) -> None:
-        self.builder.declare((item.name.value for item in node.names), is_global=True)
+        self.builder.declare((identifier(item.name) for item in node.names), is_global=True)
 
     def _nonlocal(self, node: cst.Nonlocal) -> None:
-        self.builder.declare((item.name.value for item in node.names), is_global=False)
+        self.builder.declare((identifier(item.name) for item in node.names), is_global=False)
 
     def _type_alias(self, node: cst.TypeAlias) -> None:
         if node.type_parameters is not None:
@@ -253,7 +254,7 @@ class _Walk(Walk):
         value = self.values.annotation(node.value)
         if node.type_parameters is not None:
             self.builder.close()
-        self.builder.bind(node.name.value, value)
+        self.builder.bind(identifier(node.name), value)
 
     def _if(self, node: cst.If) -> None:
         group = self.builder.open_group(GroupKind.BRANCH)
@@ -298,12 +299,7 @@ class _Walk(Walk):
 
     def _with(self, node: cst.With) -> None:
         self._header(node, node.body)
-        steps: list[Step] = []
-        for item in node.items:
-            value = self.values.of(item.item)
-            steps.append((self._visit, item.item, IGNORED))
-            if item.asname is not None:
-                steps.append((self._bind_target, item.asname.name, f.Entered(value), []))
+        steps: list[Step] = [(self._with_item, item) for item in node.items]
         if any(callee_name(item.item) == "suppress" for item in node.items):
             # The body may stop anywhere and the program goes on behind it: a try with an empty handler.
             group = self.builder.open_group(GroupKind.TRY)
@@ -311,6 +307,13 @@ class _Walk(Walk):
             steps += [(self.builder.open_arm, group, ArmKind.HANDLER), (self.builder.close_arm,)]
         else:
             steps.append((self._suite, node.body))
+        self._then(*steps)
+
+    def _with_item(self, item: cst.WithItem) -> None:
+        value = self.values.of(item.item)
+        steps: list[Step] = [(self._visit, item.item, IGNORED)]
+        if item.asname is not None:
+            steps.append((self._bind_target, item.asname.name, f.Entered(value), []))
         self._then(*steps)
 
     def _try(self, node: cst.Try | cst.TryStar) -> None:
@@ -333,8 +336,8 @@ class _Walk(Walk):
             steps.append((self._visit, node.type, TYPE))
         name = node.name.name if node.name is not None else None
         if isinstance(name, cst.Name):
-            steps += [(self.builder.bind, name.value, f.OPAQUE), (self._suite, node.body)]
-            steps.append((self.builder.unbind, name.value))
+            steps += [(self.builder.bind, identifier(name), f.OPAQUE), (self._suite, node.body)]
+            steps.append((self.builder.unbind, identifier(name)))
         else:
             steps.append((self._suite, node.body))
         self._then(*steps, (self.builder.close_arm,))
@@ -367,11 +370,11 @@ class _Walk(Walk):
                     is_class = isinstance(inner, cst.MatchClass)
                     whole = subject if node is pattern else f.OPAQUE
                     value = f.Instance(self.values.annotation(inner.cls)) if is_class else whole  # type: ignore[union-attr]
-                    self.builder.bind(node.name.value, value)
+                    self.builder.bind(identifier(node.name), value)
                 case cst.MatchStar() if node.name is not None:
-                    self.builder.bind(node.name.value, f.OPAQUE)
+                    self.builder.bind(identifier(node.name), f.OPAQUE)
                 case cst.MatchMapping() if node.rest is not None:
-                    self.builder.bind(node.rest.value, f.OPAQUE)
+                    self.builder.bind(identifier(node.rest), f.OPAQUE)
                 case cst.MatchValue():
                     continue
             todo += [child for child in node.children if isinstance(child, _PATTERNS)]
@@ -388,7 +391,7 @@ class _Walk(Walk):
         return steps, tuple(self.values.of(decorator.decorator) for decorator in node.decorators)
 
     def _function(self, node: cst.FunctionDef) -> None:
-        self._symbol = self.builder.qualify(node.name.value)
+        self._symbol = self.builder.qualify(identifier(node.name))
         steps, decorators = self._decorators(node)
         self._then(*steps, (self._function_header, node, decorators))
 
@@ -396,7 +399,7 @@ class _Walk(Walk):
         self._header(node, node.body)
         if node.type_parameters is not None:
             self._open_type_parameters(node.type_parameters)
-        returns = f.OPAQUE if node.returns is None else f.Instance(self.values.annotation(node.returns.annotation))
+        returns = self._returns(node)
         annotations = {
             id(parameter): f.OPAQUE
             if parameter.annotation is None
@@ -414,6 +417,14 @@ class _Walk(Walk):
             (self._function_body, node, returns, decorators, annotations, defaults, outside),
         )
 
+    def _returns(self, node: cst.FunctionDef) -> f.Expression:
+        if node.returns is None:
+            return f.OPAQUE
+        number = self.builder.here.class_number
+        if number is not None and dotted(node.returns.annotation).rpartition(".")[2] == "Self":
+            return f.SelfValue(number, False)
+        return f.Instance(self.values.annotation(node.returns.annotation))
+
     def _function_body(
         self,
         node: cst.FunctionDef,
@@ -424,20 +435,20 @@ class _Walk(Walk):
         outside: int,
     ) -> None:
         self._symbol = None
-        value = self.builder.define(node.name.value, returns, decorators)
+        value = self.builder.define(identifier(node.name), returns, decorators)
         around = self.builder.here
         while around.sees_class and around.parent is not None:
             around = self.builder.scopes[around.parent]
         names = {callee_name(decorator.decorator) for decorator in node.decorators}
         in_class = around.is_class and "staticmethod" not in names
         first = next(iter(_parameters(node.params)), None) if in_class else None
-        self.builder.open_function(node.name.value)
+        self.builder.open_function(identifier(node.name))
         scope = self.builder.here
         for parameter in _parameters(node.params):
             bound = annotations[id(parameter)]
             if parameter is first and scope.class_number is not None and parameter.star == "":
-                scope.self_name = parameter.name.value
-                is_class = bool(CLASS_METHODS & {*names, node.name.value})
+                scope.self_name = identifier(parameter.name)
+                is_class = bool(CLASS_METHODS & {*names, identifier(node.name)})
                 bound = f.SelfValue(scope.class_number, is_class)
             elif parameter.star:
                 bound = f.OPAQUE
@@ -445,13 +456,13 @@ class _Walk(Walk):
                 # A default is reported where it stands if it is callable; a module or an object is followed from it.
                 default = f.Part(f.Display((defaults[id(parameter)],)), 0)
                 bound = default if bound == f.OPAQUE else f.Choice((bound, default))
-            self.builder.bind(parameter.name.value, bound)
+            self.builder.bind(identifier(parameter.name), bound)
         steps: list[Step] = [(self._suite, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
-        self._then(*steps, (self.builder.bind, node.name.value, value))
+        self._then(*steps, (self.builder.bind, identifier(node.name), value))
 
     def _class(self, node: cst.ClassDef) -> None:
-        self._symbol = self.builder.qualify(node.name.value)
+        self._symbol = self.builder.qualify(identifier(node.name))
         steps, _ = self._decorators(node)
         self._then(*steps, (self._class_header, node))
 
@@ -473,15 +484,15 @@ class _Walk(Walk):
         first = self.positions.inner[id(node)].line
         last = self.positions.starts[id(node.body)].line
         place = f.Place(first, name.column, first, name.line, last, self._statement)
-        value = self.builder.open_class(node.name.value, bases, place)
+        value = self.builder.open_class(identifier(node.name), bases, place)
         steps: list[Step] = [(self._suite, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
-        self._then(*steps, (self.builder.bind, node.name.value, value))
+        self._then(*steps, (self.builder.bind, identifier(node.name), value))
 
     def _open_type_parameters(self, parameters: cst.TypeParameters) -> None:
         self.builder.open_inner(comprehension=False)
         for parameter in parameters.params:
-            self.builder.bind(parameter.param.name.value, f.OPAQUE)
+            self.builder.bind(identifier(parameter.param.name), f.OPAQUE)
 
     def _defaults(self, parameters: cst.Parameters) -> list[Step]:
         return [
@@ -551,13 +562,13 @@ class _Walk(Walk):
 
     def _arguments(self, call: cst.Call) -> list[Step]:
         """The arguments of a call are handed on, unless the callee is known only to look at them."""
-        name = callee_name(call) if isinstance(call.func, cst.Name | cst.Attribute) else None
-        spelled = dotted(call.func)
+        builtin = identifier(call.func) if isinstance(call.func, cst.Name) else None
+        maker = self._type_maker(dotted(call.func))
         steps: list[Step] = []
         for position, argument in enumerate(call.args):
-            if spelled in TYPE_TESTS and position == 1:
+            if builtin in TYPE_TESTS and position == 1:
                 self._check_types(argument.value)
-            steps.append((self._visit, argument.value, argument_context(name, spelled, position)))
+            steps.append((self._visit, argument.value, argument_context(builtin, maker, position)))
         return steps
 
     def _check_types(self, node: cst.BaseExpression) -> None:
@@ -583,7 +594,7 @@ class _Walk(Walk):
         value = self.values.of(node.value)
         target = node.target
         assert isinstance(target, cst.Name), "the grammar allows a name only"
-        numbers = self.builder.bind_walrus(target.value, value, order=self._started, certain=self._certain)
+        numbers = self.builder.bind_walrus(identifier(target), value, order=self._started, certain=self._certain)
         alias = Context(f.Role.ALIAS, numbers) if context.role is None and context.call is None else context
         self._then((self._visit, node.value, alias))
 
@@ -606,7 +617,7 @@ class _Walk(Walk):
     def _lambda_body(self, node: cst.Lambda) -> None:
         self.builder.open_function(None)
         for parameter in _parameters(node.params):
-            self.builder.bind(parameter.name.value, f.OPAQUE)
+            self.builder.bind(identifier(parameter.name), f.OPAQUE)
         self._then((self._visit, node.body, STORED), (self.builder.close,))
 
     def _comprehension(self, node: Any, context: Context) -> None:
@@ -651,8 +662,7 @@ class _Walk(Walk):
 def _newlines(whitespace: cst.BaseParenthesizableWhitespace) -> int:
     if isinstance(whitespace, cst.ParenthesizedWhitespace):
         return 1 + len(whitespace.empty_lines)
-    joined = whitespace.value if isinstance(whitespace, cst.SimpleWhitespace) else ""
-    return joined.replace("\r\n", "\n").replace("\r", "\n").count("\n")
+    return len(NEWLINE.findall(whitespace.value)) if isinstance(whitespace, cst.SimpleWhitespace) else 0
 
 
 def _parameters(parameters: cst.Parameters) -> Iterable[cst.Param]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.facts.model import Broken
+from checkers.lines import split_lines
 
 _SHELL = "get_ipython().system({command!r})"
 _SHELL_CELLS = frozenset(
@@ -108,7 +109,7 @@ def _join(sources: list[str | None]) -> Notebook:
         if source is None:
             continue
         cells.append(Cell(len(lines) + 1, number))
-        for line, column in _rewrite(re.split(r"\r\n|\r|\n", source)):
+        for line, column in _rewrite(split_lines(source)):
             lines.append(line)
             if column:
                 columns[len(lines)] = column

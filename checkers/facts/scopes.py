@@ -110,10 +110,10 @@ class Resolution:
         direct = True
         while scope_number is not None:
             scope = self.scopes[scope_number]
-            if read.name in scope.global_names:
+            visible = direct or not scope.is_class
+            if visible and read.name in scope.global_names:
                 return MODULE, self._module_read(number)
-            visible = (direct or not scope.is_class) and read.name not in scope.nonlocal_names
-            if visible and read.name in scope.events:
+            if visible and read.name in scope.events and read.name not in scope.nonlocal_names:
                 return scope_number, _read_event(number, read, later)
             direct = direct and scope.sees_class
             later = scope.defined_at or later

@@ -9,7 +9,7 @@ import libcst as cst
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-from checkers.facts.walk import MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
+from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -47,7 +47,7 @@ def last_name(node: cst.BaseExpression) -> cst.Name | None:
 def callee_name(node: cst.BaseExpression) -> str | None:
     """Last name of what a call calls, or of a bare name."""
     name = last_name(node)
-    return None if name is None else name.value
+    return None if name is None else identifier(name)
 
 
 def string_of(node: cst.BaseExpression) -> str | None:
@@ -98,6 +98,8 @@ class Values:
                 return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
+            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[entered, *_]) if name in ENTERS:
+                return f.Entered(self._shallow(entered.value, calls=True))
             case cst.Call():
                 return f.Call(value, self.arguments(link))
             case cst.Subscript():
@@ -169,7 +171,7 @@ class Values:
         """The arguments of a call, each no deeper than the rules look."""
         return tuple(
             f.CallArgument(
-                argument.keyword.value if argument.keyword is not None else argument.star or None,
+                identifier(argument.keyword) if argument.keyword is not None else argument.star or None,
                 self._shallow(argument.value),
             )
             for argument in call.args
@@ -217,7 +219,7 @@ class Values:
         while True:
             match node:
                 case cst.Attribute():
-                    parts.append("." + node.attr.value)
+                    parts.append("." + identifier(node.attr))
                     node = node.value
                 case cst.Call():
                     parts.append("()")
@@ -226,7 +228,7 @@ class Values:
                     parts.append("[]")
                     node = node.value
                 case cst.Name():
-                    parts.append(node.value)
+                    parts.append(identifier(node))
                     return "".join(reversed(parts[-MAX_CHAIN:]))
                 case _:
                     return "".join(reversed(parts[-MAX_CHAIN:]))

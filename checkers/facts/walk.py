@@ -15,6 +15,8 @@ MAX_ELEMENTS = 64
 MAX_QUOTED = 1000
 """Characters of a quoted annotation that is read."""
 
+ENTERS = frozenset({"enter_async_context", "enter_context"})
+"""Methods of ``contextlib.ExitStack`` and its kin that give what ``with`` on their argument gives."""
 SPLIT = frozenset({"split", "rsplit", "splitlines"})
 
 RECURSION_LIMIT = 200_000
@@ -50,19 +52,20 @@ CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", 
 _ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
 """Builtins that take a callable without keeping or calling it."""
 _TYPE_MAKERS = frozenset({"NewType", "TypeVar", "cast"})
+_TYPING = frozenset({"typing", "typing_extensions"})
 
 
-def argument_context(name: str | None, spelled: str, position: int) -> Context:
+def argument_context(builtin: str | None, maker: str | None, position: int) -> Context:
     """Where an argument goes: handed on, unless the callee is known only to look at it.
 
-    ``name`` is the callee's last name, ``spelled`` the whole of it where it is names and dots.
+    ``builtin`` is the callee where it is a bare name, ``maker`` what :meth:`Walk._type_maker` says of it.
     """
-    if spelled in TYPE_TESTS:
+    if builtin in TYPE_TESTS:
         return TYPE
-    if name in _TYPE_MAKERS and spelled in (name, f"typing.{name}", f"t.{name}"):
-        return TYPE if name != "cast" or position == 0 else STORED
-    if spelled in _ONLY_LOOKED_AT:
-        return STORED if name == "getattr" and position == 2 else IGNORED
+    if maker is not None:
+        return TYPE if maker != "cast" or position == 0 else STORED
+    if builtin in _ONLY_LOOKED_AT:
+        return STORED if builtin == "getattr" and position == 2 else IGNORED
     return STORED
 
 
@@ -96,3 +99,16 @@ class Walk:
 
     def _use_symbol(self) -> str:
         return self.builder.here.symbol if self._symbol is None else self._symbol
+
+    def _type_maker(self, callee: str) -> str | None:
+        """``cast`` and its kin, if the dotted name of a callee was imported as that, however spelled."""
+        root, *attributes = callee.split(".")
+        match self.builder.latest(root):
+            case f.Module(module):
+                name = ".".join([module, *attributes])
+            case f.Member(module, 0, member):
+                name = ".".join([module, member, *attributes])
+            case _:
+                return None
+        module, _, maker = name.rpartition(".")
+        return maker if module in _TYPING and maker in _TYPE_MAKERS else None

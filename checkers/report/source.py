@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import tokenize
 from functools import lru_cache
 from pathlib import Path
 
+from checkers.lines import split_lines
+
 MAX_EXCERPT_BYTES = 10 * 1024 * 1024
 """A file larger than this is not read again for an excerpt."""
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class ProjectSource:
@@ -35,7 +34,7 @@ class ProjectSource:
     def _read_lines(self, path: str, cell: int | None) -> list[str]:
         data = self._read(path)
         text = _decode(data) if cell is None else _cell(data, cell)
-        return _LINE_END.split(text)
+        return split_lines(text)
 
     def _read(self, path: str) -> bytes:
         if self._stdin is not None and self._stdin[0] == path:

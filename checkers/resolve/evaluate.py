@@ -191,13 +191,14 @@ class Evaluator:
         if self._catalogued(full):
             return (External(full),)
         facts = self.modules.get(module.path or "")
+        values: Values = ()
         if module.path is not None and facts is not None:
             values = self.export(module.path, name)
-            if values:
-                return values
         below = self.layout.find(full, module.path or importer)
-        if below is not None:
-            return (ProjectModule(self.layout.names[below], below),)
+        if below is not None:  # importing it takes the name in the package, whatever that bound before
+            return _union((values, (ProjectModule(self.layout.names[below], below),)))
+        if values:
+            return values
         if self.layout.is_package(full):
             return (ProjectModule(full, None),)
         # A folder without ``__init__.py`` never hides a library of its name.

@@ -71,7 +71,7 @@ class SiteFinder:
         self.watch = frozenset(watch)
         self.calls: set[str] = set()
         """``path\\0name`` of the watched names that a file calls."""
-        self._governed: dict[tuple[str, int], list[Entry]] = {}
+        self._governed: dict[ProjectClass, list[Entry]] = {}
         self._owners = {entry.name.rpartition(".")[0] for entry in self.catalog.entries}
 
     def sites(self, analysed: Analysed) -> tuple[tuple[Site, ...], tuple[Use, ...]]:
@@ -167,20 +167,24 @@ class SiteFinder:
 
     def governed_bases(self, path: str, number: int) -> list[Entry]:
         """Governed classes that a class of the tree derives from, through classes of the tree."""
-        key = (path, number)
-        if key in self._governed:
-            return self._governed[key]
-        self._governed[key] = found = []  # a class that derives from itself adds nothing
-        for base in self.evaluator.modules[path].classes[number].bases:
-            for value in self.evaluator.value(path, base):
-                if isinstance(value, ProjectClass):
-                    found += self.governed_bases(value.path, value.number)
-                elif isinstance(value, External | Method):
-                    found += self._governed_class(self.catalog.canonical(value.name))
-                elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body
-                    found += self._governed_class(value.type_name)
-        self._governed[key] = list(dict.fromkeys(found))
-        return self._governed[key]
+        start = ProjectClass(path, number)
+        if start in self._governed:
+            return self._governed[start]
+        found: list[Entry] = []
+        todo, seen = [start], {start}
+        while todo:
+            owner = todo.pop()
+            for base in self.evaluator.modules[owner.path].classes[owner.number].bases:
+                for value in self.evaluator.value(owner.path, base):
+                    if isinstance(value, ProjectClass) and value not in seen:
+                        seen.add(value)
+                        todo.append(value)
+                    elif isinstance(value, External | Method):
+                        found += self._governed_class(self.catalog.canonical(value.name))
+                    elif isinstance(value, LibraryObject):  # Python calls its class then, with name, bases and body
+                        found += self._governed_class(value.type_name)
+        self._governed[start] = list(dict.fromkeys(found))
+        return self._governed[start]
 
     def _governed_class(self, name: str) -> list[Entry]:
         todo, seen = [name], set[str]()

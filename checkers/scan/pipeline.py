@@ -27,7 +27,8 @@ from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
-from checkers.scan.source import decode, read, too_deep
+from checkers.lines import split_lines
+from checkers.scan.source import decode, read, too_deep, too_large
 
 if TYPE_CHECKING:
     from libcst import ParserSyntaxError
@@ -38,7 +39,6 @@ CPU_SECONDS_PER_MIB = 10
 MEMORY_BYTES = 6 * 1024**3
 MAX_MESSAGE = 80
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 _PARSER_PLACE = re.compile(r"error at (\d+):(\d+)")
 _PARSER_PREFIX = re.compile(r"^(?:parser error: |tokenizer error: |error at \d+:\d+: )+")
 
@@ -72,7 +72,7 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     if isinstance(data, Broken):
         return Analysed(path, None, data)
     if len(data) > job.max_file_bytes:
-        return Analysed(path, None, Broken("SRC003", f"{len(data):,} bytes are over the limit", 1, 1))
+        return Analysed(path, None, too_large(len(data), job.max_file_bytes))
     notebook = read_notebook(data) if path.endswith(".ipynb") else None
     if isinstance(notebook, Broken):
         return Analysed(path, None, notebook)
@@ -135,7 +135,7 @@ def _unparsable(path: str, text: str, notebook: Notebook | None, error: ParserSy
 
 def _token_before(text: str, line: int, column: int) -> tuple[int, int]:
     """Where the token before a place ends: LibCST names the place behind the token that it could not take."""
-    lines = _NEWLINE.split(text)
+    lines = split_lines(text)
     before = [*lines[: line - 1], lines[line - 1][:column] if line <= len(lines) else ""]
     while before:
         code = before[-1].rstrip()
@@ -182,7 +182,7 @@ def _prepare_worker() -> None:
         soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the workers at once, without their traces
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: it ends the workers
     gc.disable()  # facts hold no cycles, and pickling them would walk the heap again and again
     faulthandler.disable()  # that a parser may die here is expected, and told as a finding
 

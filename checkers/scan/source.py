@@ -9,6 +9,7 @@ import stat
 import tokenize
 
 from checkers.facts.model import Broken
+from checkers.lines import line_at, split_lines
 
 MAX_NESTING = 200
 """Open brackets at one place: CPython's own limit (``MAXLEVEL`` of its tokenizer). LibCST's parser dies of more."""
@@ -58,9 +59,8 @@ def decode(data: bytes) -> str | Broken:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line = len(re.findall(rb"\r\n|\r|\n", before)) + 1
-        column = len(before) - max(before.rfind(b"\n"), before.rfind(b"\r"))
+        before = split_lines(data[: error.start].decode("latin-1"))  # one character a byte
+        line, column = len(before), len(before[-1]) + 1
         return Broken("SRC004", f"byte 0x{data[error.start]:02x} is not {encoding}: {error.reason}", line, column)
     except (LookupError, ValueError, TypeError) as error:
         return Broken("SRC004", f"cannot decode as {encoding}: {error}", 1, 1)
@@ -75,7 +75,7 @@ def too_deep(text: str) -> Broken | None:
         if first in "([{":
             depth += lexeme.end() - lexeme.start()
             if depth > MAX_NESTING:
-                line = len(re.findall(r"\r\n|\r|\n", text[: lexeme.start()])) + 1
+                line = line_at(text, lexeme.start())
                 message = f"brackets nest {depth} deep; Python itself allows {MAX_NESTING}"
                 return Broken("SRC005", message, line, 1)
         elif first in ")]}":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from checkers import cli, config, run
 from checkers.cli import bypass_main, main, ownership_main
 from checkers.report.output import write_file, write_stream
 from checkers.schema import report_schema
+from tests.checkers.interrupts import INTERRUPTIBLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -697,6 +699,22 @@ def test_a_reader_that_goes_away_changes_no_verdict(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
+def test_interrupted_is_130(tmp_path: Path) -> None:
+    big(tmp_path)
+    with subprocess.Popen(
+        [*INTERRUPTIBLE, "ownership", "--list-sites", "--output-format", "json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (130, b"")
+
+
 def test_a_full_device_is_one_line(tmp_path: Path) -> None:
     make(tmp_path, {OWNERSHIP: "version = 1\n"})
     with Path("/dev/full").open("wb") as full:
@@ -782,7 +800,8 @@ def test_usage_errors(arguments: list[str], message: str, bypass: Command) -> No
 def test_help_names_every_option_and_no_other(ownership: Command, bypass: Command) -> None:
     options = {
         "--root", "--manifest", "--output-format", "--output-file", "--list-sites", "--rollout",
-        "--kind", "--tier", "--by-name", "--jobs", "--no-cache", "--cache-dir", "--clear-cache", "--stdin-filename", "--explain",
+        "--kind", "--tier", "--by-name", "--jobs", "--no-cache", "--cache-dir", "--clear-cache",
+        "--stdin-filename", "--explain",
         "--statistics", "--quiet", "--verbose", "--color", "--version", "--help",
     }  # fmt: skip
     for command, name in ((ownership, "check-ownership"), (bypass, "check-bypass")):

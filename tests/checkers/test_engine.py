@@ -60,6 +60,17 @@ def test_parentheses_around_a_call_are_not_part_of_it(tmp_path: Path) -> None:
     assert (site.extent.statement_first_line, site.extent.statement_last_line) == (2, 4)
 
 
+def test_a_name_in_parentheses_of_its_own_is_where_the_name_is(tmp_path: Path) -> None:
+    (site,) = one(tmp_path, "from os import system\n(  # why\n  system\n)('a')\n")
+    assert (site.line, site.column) == (3, 3)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_backslash_joins_lines_that_end_in_any_way(tmp_path: Path, end: str) -> None:
+    (site,) = one(tmp_path, f"import os{end}x = os.system \\{end}\\{end}  ('a'){end}")
+    assert (site.line, site.extent.paren_line, site.extent.last_line) == (2, 4, 4)
+
+
 def test_columns_count_characters(tmp_path: Path) -> None:
     (site,) = one(tmp_path, "import os\nx = 'é漢😀'; \tos.system('a')\n")
     assert (site.line, site.column) == (2, 16)

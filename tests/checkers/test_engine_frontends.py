@@ -58,6 +58,26 @@ import os
 s = "äöü"; os.system("ß")
 t = ("é", os.popen("日本"), os.fork)
 """,
+    "spelled otherwise": """\
+import os as ｏ
+def ｆ(ﬁ=o.fork, *, ｂ: "ｏ.popen" = 1): return o.popen(ﬁ)
+class A: ｘ = o.system; y = ｏ.popen(1)
+f(); A.x(ﬁ=o.fork)
+""",
+    "makers of types": """\
+import typing as t, subprocess
+from typing_extensions import cast as c
+x = c(subprocess.Popen, subprocess.run), t.cast(subprocess.Popen, subprocess.call), t.NewType("N", subprocess.Popen)
+isinstance(x, subprocess.Popen), t.isinstance(x, subprocess.run), getattr(x, "y", subprocess.run)
+""",
+    "entered": """\
+from concurrent.futures import ThreadPoolExecutor as Pool
+from typing import Self
+class C(Pool):
+    def me(self) -> Self: return self
+with stack() as s, C() as c, c.me() as d, s.enter_context(Pool()) as e, s.enter_context() as g:
+    s.enter_context(cm=Pool()).submit(e.submit, d.submit)
+""",
     "formatted": """\
 import os
 a = f"{os.system('a')} {os.fork()!r:>{os.getpid()}}"
@@ -117,7 +137,7 @@ def test_this_repository(path: str, interest: Interest) -> None:
     compare((REPOSITORY / "checkers" / "rules" / path).read_text(encoding="utf-8"), interest)
 
 
-@pytest.mark.parametrize("text", ["x = (", "\0", "class A: x = ｏｓ", "a" + "+ a" * 30_000, "(" * 300 + ")" * 300])
+@pytest.mark.parametrize("text", ["x = (", "\0", "from os import fork\nｆork()", "a" + "+ a" * 30_000, "(" * 300 + ")" * 300])
 def test_what_it_cannot_tell_is_left_to_the_reference(text: str, interest: Interest) -> None:
     with pytest.raises(ast_frontend.NeedsReferenceError):
         ast_frontend.parse(text, interest)

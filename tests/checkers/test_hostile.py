@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from checkers.engine import Scan, scan
 from checkers.facts.interest import Interest
 from checkers.model import SourceFile
 from checkers.scan import pipeline
+from tests.checkers.interrupts import INTERRUPTIBLE
 
 SITE = "import os\nos.system('x')\n"
 
@@ -157,6 +161,41 @@ def test_star_imports_in_a_circle_end(tmp_path: Path) -> None:
     files["m7.py"] = "from os import system\n" + str(files["m7.py"])
     found = analyse(tmp_path, files)
     assert {path: verdict(file) for path, file in found.items()} == dict.fromkeys(files, "os.system")
+
+
+def test_an_interrupted_run_leaves_no_worker(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("x = a" + ".b()" * 4000 + "\n")
+    (tmp_path / "other.py").write_text(SITE)
+    run = subprocess.Popen(
+        [*INTERRUPTIBLE, "ownership", "--list-sites", "--root", tmp_path],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while not [child for child in _children(run.pid) if _ticks(child) > 20]:
+        assert run.poll() is None
+        time.sleep(0.01)  # no event tells when a process that is not ours has begun to work
+    children = _children(run.pid)
+    os.killpg(run.pid, signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (130, b"")
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _ticks(pid: int) -> int:
+    """Processor time that a process has used, in clock ticks."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+    except OSError:
+        return 0
 
 
 def test_time_does_not_double_with_each_level(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from checkers.engine import Scan, scan
 from checkers.model import ApiKind, Site
 from tests.checkers.properties.programs import (
     GOVERNED,
+    HEADER,
     PROBES,
     RUNNER,
     Project,
@@ -134,6 +135,125 @@ def test_nothing_but_the_calls_is_a_site(interpreter: Interpreter, program: Proj
     assume(not done.crashes)
     found = frozenset(site for site in reported(sites) if site[:2] not in program.aliases)
     assert found == done.calls, f"extra {sorted(found - done.calls)}, missing {sorted(done.calls - found)}\n{program}"
+
+
+FOUND = {
+    "a later item of a with statement sees what an earlier one binds": {
+        "main.py": """\
+            with governed.Pool() as p, p.submit() as q, p.submit():
+                p.submit()
+            """
+    },
+    "a class's global is not its methods'": {
+        "main.py": """\
+            def outer():
+                x = governed.run
+                class C:
+                    global x
+                    x = decoy
+                    def method(self):
+                        x()
+                C().method()
+            outer()
+            """
+    },
+    "a submodule takes the name that its package has bound": {
+        "pkg/__init__.py": "from governed import run as part",
+        "pkg/part.py": "from governed import call",
+        "main.py": """\
+            import pkg
+            pkg.part()
+            import pkg.part
+            pkg.part.call()
+            """,
+    },
+    "match captures the subject": {
+        "main.py": """\
+            match governed.run:
+                case f:
+                    f()
+            """
+    },
+    "nonlocal": {
+        "main.py": """\
+            def outer():
+                x = decoy
+                def inner():
+                    nonlocal x
+                    x = governed.run
+                inner()
+                x()
+            outer()
+            """
+    },
+    "global, between other bindings": {
+        "main.py": """\
+            x = governed.run
+            x()
+            def set():
+                global x
+                x = governed.call
+            x = decoy
+            set()
+            x()
+            """
+    },
+    "a walrus in a condition": {
+        "main.py": """\
+            if (g := governed) and g.run():
+                g.call()
+            """
+    },
+    "a name that goes on to its own attribute, twice": {
+        "one.py": "import two as after",
+        "two.py": "from governed import run as after",
+        "main.py": """\
+            import one
+            x = one
+            for _ in (1, 2):
+                x = x.after
+            x()
+            """,
+    },
+    "a list of all names made of another": {
+        "pkg/__init__.py": "from .one import *\n__all__ = [*one.__all__]",
+        "pkg/one.py": "__all__ = ['_hidden']\nfrom governed import run as _hidden",
+        "main.py": "from pkg import *\n_hidden()",
+    },
+    "a name bound later in a loop": {
+        "main.py": """\
+            for i in (1, 2):
+                def later():
+                    g.run()
+                if i == 2:
+                    later()
+                g = governed
+            """
+    },
+    "a receiver made in another method": {
+        "main.py": """\
+            class Owner:
+                def __init__(self):
+                    self.pool: "governed.Pool | None" = None
+                def open(self):
+                    self.pool = governed.Pool()
+                    return self
+                def use(self):
+                    self.pool.submit()
+            Owner().open().use()
+            """
+    },
+}
+"""What the properties and their author found, or looked for."""
+
+
+@pytest.mark.parametrize("files", FOUND.values(), ids=FOUND)
+def test_found(interpreter: Interpreter, files: Mapping[str, str]) -> None:
+    texts = {path: f"{HEADER}; import governed\n{dedent(text)}\n" for path, text in files.items()}
+    done, sites = run_and_scan(interpreter, Project(texts, frozenset()))
+    assert not done.crashes
+    assert done.calls
+    assert done.calls <= reported(sites)
 
 
 def sites_of(root: Path, files: Mapping[str, str]) -> list[Call]:
