@@ -60,7 +60,7 @@ t = ("é", os.popen("日本"), os.fork)
 """,
     "spelled otherwise": """\
 import os as ｏ
-def ｆ(ﬁ=o.fork, *, ｂ: "ｏ.popen" = 1): return o.popen(ﬁ)
+def ｆ(ﬁ=o.fork, *, ｂ: "ｏ.popen" = 1): return o.popen(ﬁ.x)
 class A: ｘ = o.system; y = ｏ.popen(1)
 f(); A.x(ﬁ=o.fork)
 """,
