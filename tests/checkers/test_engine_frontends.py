@@ -137,7 +137,9 @@ def test_this_repository(path: str, interest: Interest) -> None:
     compare((REPOSITORY / "checkers" / "rules" / path).read_text(encoding="utf-8"), interest)
 
 
-@pytest.mark.parametrize("text", ["x = (", "\0", "from os import fork\nｆork()", "a" + "+ a" * 30_000, "(" * 300 + ")" * 300])
+@pytest.mark.parametrize(
+    "text", ["x = (", "\0", "from os import fork\nｆork()", "a" + "+ a" * 30_000, "(" * 300 + ")" * 300]
+)
 def test_what_it_cannot_tell_is_left_to_the_reference(text: str, interest: Interest) -> None:
     with pytest.raises(ast_frontend.NeedsReferenceError):
         ast_frontend.parse(text, interest)
