@@ -293,6 +293,10 @@ def _request(
     """The parsed options as a Request. Raises click.UsageError for options that exclude each other."""
     if stdin_filename is not None and paths:
         raise click.UsageError("--stdin-filename names the one file to check: give no PATHS beside it")
+    if stdin_filename is not None and (not stdin_filename or Path(stdin_filename).is_dir()):
+        raise click.UsageError(
+            f"--stdin-filename: {stdin_filename or 'an empty name'} is no file: name the file edited"
+        )
     found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
     return Request(
         root=found,

@@ -25,7 +25,7 @@ from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
 from checkers.scan.cache import Cache, Kept
-from checkers.scan.files import Listing, list_files
+from checkers.scan.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
 
@@ -129,10 +129,10 @@ def _cache(request: Scan) -> Cache | None:
 
 def _list(request: Scan) -> Listing:
     listing = list_files(request.root, request.exclude)
-    if request.stdin is not None and request.stdin[0] not in listing.files:
-        if request.stdin[0].endswith(".pyi"):
-            return listing
-        listing.files = sorted([*listing.files, request.stdin[0]])
+    path = None if request.stdin is None else request.stdin[0]
+    if path is None or path in listing.files or path.endswith(STUB_SUFFIX) or is_excluded(path, request.exclude):
+        return listing
+    listing.files = sorted([*listing.files, path])
     return listing
 
 
@@ -146,7 +146,8 @@ def _selected(request: Scan, listing: Listing) -> frozenset[str]:
         path = os.path.normpath(given)
         if path == ".." or path.startswith("../") or os.path.isabs(path):
             raise LayoutError(f"{given}: lies outside the project root {request.root}; give --root, or another path")
-        if not os.path.lexists(request.root / path) and path not in known:
+        is_unsaved = request.stdin is not None and given == request.stdin[0]
+        if not is_unsaved and not os.path.lexists(request.root / path) and path not in known:
             raise LayoutError(f"{given}: no such file or folder below {request.root}")
         prefix = "" if path == "." else path + "/"
         chosen.update(name for name in known if name == path or name.startswith(prefix))

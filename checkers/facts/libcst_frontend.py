@@ -32,6 +32,7 @@ from checkers.facts.walk import (
     Walk,
     argument_context,
 )
+from checkers.limits import recursion
 from checkers.lines import NEWLINE, split_lines
 
 
@@ -42,13 +43,13 @@ def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
 
     Raises :class:`libcst.ParserSyntaxError`, and ``RecursionError`` for a tree too deep to be written out again.
     """
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
-    module = cst.parse_module(text)
-    walk = _Walk(Positions(module), interest)
-    walk.run(module)
-    if not annotated:
-        return walk.builder.finish()
-    return walk.builder.finish(comment_facts(walk.positions.comments, text), tuple(walk.headers))
+    with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+        module = cst.parse_module(text)
+        walk = _Walk(Positions(module), interest)
+        walk.run(module)
+        if not annotated:
+            return walk.builder.finish()
+        return walk.builder.finish(comment_facts(walk.positions.comments, text), tuple(walk.headers))
 
 
 def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.CommentFacts, ...]:

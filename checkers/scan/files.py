@@ -73,6 +73,11 @@ def list_files(root: Path, exclude: Iterable[str] = ()) -> Listing:
     return listing
 
 
+def is_excluded(path: str, exclude: Iterable[str]) -> bool:
+    """Whether one of the patterns of ``exclude`` takes the file ``path``, relative to the root, from the scan."""
+    return _patterns(exclude).match_file(path)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ignore:
     """The patterns of one ``.gitignore`` and the folder they count from."""

@@ -766,6 +766,21 @@ def test_stdin_filename_of_a_file_that_is_not_saved_yet(tmp_path: Path) -> None:
     assert (done.returncode, places(done.stdout.decode())) == (2, ["new.py:1:SRC001"])
 
 
+@pytest.mark.parametrize("name", ["generated/a.py", "generated/new.py"])
+def test_excludes_apply_to_stdin_filename(tmp_path: Path, name: str) -> None:
+    make(tmp_path, {OWNERSHIP: 'version = 1\nexclude = ["generated/"]\n', "generated/a.py": RUN})
+    done = spawn(tmp_path, "ownership", "--stdin-filename", name, input=RUN.encode())
+    warning = b"warning: nothing was checked: no Python file among what was asked for\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+
+
+@pytest.mark.parametrize(("name", "told"), [("", "an empty name"), (".", "."), ("pkg", "pkg")])
+def test_stdin_filename_names_a_file(project: Project, ownership: Command, name: str, told: str) -> None:
+    project({OWNERSHIP: "version = 1\n", "pkg/a.py": RUN})
+    message = f"error: --stdin-filename: {told} is no file: name the file edited; see check-ownership --help\n"
+    assert ownership("--stdin-filename", name) == (2, "", message)
+
+
 def test_stdin_filename_takes_no_paths(project: Project, ownership: Command) -> None:
     project({OWNERSHIP: "version = 1\n", "a.py": ""})
     message = "--stdin-filename names the one file to check: give no PATHS beside it"
