@@ -28,6 +28,10 @@ class Request:
     tiers: frozenset[Tier] = frozenset()
     by_name: bool = False
     jobs: int | None = None
+    no_cache: bool = False
+    cache_dir: Path | None = None
+    """Folder of the cache; None for the one inside the root."""
+    clear_cache: bool = False
     stdin_filename: str | None = None
     """Path, relative to the root, of the file whose text comes on standard input."""
     explain: str | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os.path
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +19,12 @@ from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.codes import CODES
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
+from checkers.limits import no_collection, recursion
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
+from checkers.scan.cache import Cache, Kept
 from checkers.scan.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
@@ -71,6 +72,8 @@ class Scan:
     watch: tuple[str, ...] = ()
     by_name: bool = False
     """Whether methods are looked for whose receiver cannot be seen."""
+    cache: Path | None = None
+    """Folder that keeps the last result until a file changes; None to keep none."""
 
 
 def scan(request: Scan) -> Tree:
@@ -82,26 +85,48 @@ def scan(request: Scan) -> Tree:
     Raises :class:`LayoutError` for a path that is not in the project, and for two import roots with the same module.
     """
     listing = _list(request)
-    layout = Layout([*listing.files], request.roots)
     selected, passed_over = _selected(request, listing)
+    cache = _cache(request)
+    found = None if cache is None else cache.load(listing.files)
+    if found is None:
+        stamps = {} if cache is None else cache.stamps(listing.files)
+        with no_collection():
+            found = _find(request, listing.files)
+        if cache is not None:
+            cache.store(stamps, found)
+    unreadable = [
+        SourceFile(u.path, unanalysed=_unanalysed(u.path, f.Broken(u.code, u.message, 1, 1)))
+        for u in listing.unreadable
+    ]
+    files = sorted([*found.files, *unreadable], key=lambda file: file.path)
+    return Tree(tuple(files), frozenset(selected), found.names, found.calls, tuple(passed_over))
+
+
+def _find(request: Scan, paths: list[str]) -> Kept:
+    layout = Layout(paths, request.roots)
     job = Job(os.fspath(request.root), _interest(request, layout), ANNOTATION_KEYWORDS, request.max_file_bytes)
     unsaved = {} if request.stdin is None else dict([request.stdin])
-    results = analyse_files(job, listing.files, request.jobs or default_jobs(), unsaved)
+    results = analyse_files(job, paths, request.jobs or default_jobs(), unsaved)
     analysed = {result.path: result for result in results}
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
     declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
     known = catalog.Catalog.load(_roots(request, modules), request.apis, declared)
     evaluator = Evaluator(modules, layout, known)
     finder = SiteFinder(evaluator, request.targets, request.watch)
-    with _deep_recursion():
-        files = [_file(finder, analysed[path]) for path in listing.files]
-    files += [
-        SourceFile(u.path, unanalysed=_unanalysed(u.path, f.Broken(u.code, u.message, 1, 1)))
-        for u in listing.unreadable
-    ]
-    files.sort(key=lambda file: file.path)
-    names = defined_names(modules, layout.names)
-    return Tree(tuple(files), frozenset(selected), names, frozenset(finder.calls), tuple(passed_over))
+    with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+        files = [_file(finder, analysed[path]) for path in paths]
+    return Kept(files, defined_names(modules, layout.names), frozenset(finder.calls))
+
+
+def _cache(request: Scan) -> Cache | None:
+    """The cache of what this request asks for; an unsaved buffer is not kept."""
+    if request.cache is None or request.stdin is not None:
+        return None
+    asked = (
+        *(os.fspath(request.root), request.roots, request.exclude, request.max_file_bytes),
+        *(request.apis, request.targets, request.watch, request.by_name),
+    )
+    return Cache(request.root, request.cache, [repr(part) for part in asked], request.max_file_bytes)
 
 
 def _list(request: Scan) -> Listing:
@@ -191,16 +216,6 @@ def _strings(value: f.Expression) -> Iterator[str]:
                 value = owner
             case _:
                 return
-
-
-@contextmanager
-def _deep_recursion() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, RECURSION_LIMIT))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:

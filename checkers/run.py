@@ -17,6 +17,7 @@ from checkers.model import Confidence, Finding, Selection, Site, Tree
 from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
 from checkers.rules import Judgement, bypass, ownership
+from checkers.scan.cache import FOLDER, clear
 from checkers.targets import is_chain, target_matches
 
 
@@ -102,7 +103,17 @@ def _is_missing(check: Check, request: Request, error: manifests.ManifestError) 
 def _scan(request: Request, manifest: Manifest | None, selection: Selection, stdin: bytes | None) -> engine.Scan:
     unsaved = (request.stdin_filename, stdin) if request.stdin_filename and stdin is not None else None
     paths = (request.stdin_filename,) if request.stdin_filename else request.paths
-    scan = engine.Scan(root=request.root, paths=paths, jobs=request.jobs, stdin=unsaved, by_name=selection.by_name)
+    folder = request.cache_dir or request.root / FOLDER
+    if request.clear_cache:
+        clear(folder)
+    scan = engine.Scan(
+        root=request.root,
+        paths=paths,
+        jobs=request.jobs,
+        stdin=unsaved,
+        by_name=selection.by_name,
+        cache=None if request.no_cache else folder,
+    )
     if manifest is not None:
         scan = replace(
             scan,

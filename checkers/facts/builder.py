@@ -7,8 +7,9 @@ bindings reach a read, :mod:`checkers.facts.interest` what is worth keeping.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from checkers.facts import model as f
 from checkers.facts.flow import ArmKind, Event, EventKind, Flow, GroupKind
@@ -20,7 +21,7 @@ from checkers.facts.scopes import MODULE, Read, Resolution, Scope, StarEvent
 class _Class:
     symbol: str
     bases: tuple[f.Expression, ...]
-    place: f.Place
+    place: Any
     scope: int = -1
     attributes: dict[str, list[f.Expression]] = field(default_factory=dict)
 
@@ -35,10 +36,21 @@ class _PendingUse:
 
 
 class Builder:
-    """Collects one module. Call :meth:`finish` once, at the end."""
+    """Collects one module. Call :meth:`finish` once, at the end.
 
-    def __init__(self, interest: Interest) -> None:
+    A front end that finds places dear tells whatever it can find them by; ``locate`` and ``extent`` are asked for
+    those that are kept.
+    """
+
+    def __init__(
+        self,
+        interest: Interest,
+        locate: Callable[[Any], f.Place] = lambda place: place,
+        extent: Callable[[Any], f.Statement] = lambda lines: lines,
+    ) -> None:
         self.interest = interest
+        self._locate = locate
+        self._extent = extent
         self.scopes: list[Scope] = []
         self._flow = Flow()
         self._order = 0
@@ -46,7 +58,7 @@ class Builder:
         self._latest: dict[str, f.Expression] = {}
         self._functions: list[f.Function] = []
         self._classes: list[_Class] = []
-        self._statements: list[f.Statement] = []
+        self._statements: list[Any] = []
         self._all_names: list[str] | None = None
         self._all_computed = False
         self._reads: list[Read] = []
@@ -79,7 +91,7 @@ class Builder:
         self.scopes.append(scope)
         return len(self.scopes) - 1
 
-    def open_class(self, name: str, bases: tuple[f.Expression, ...], place: f.Place) -> f.ClassValue:
+    def open_class(self, name: str, bases: tuple[f.Expression, ...], place: Any) -> f.ClassValue:
         """Enter a class body, which runs in place."""
         symbol = self.qualify(name)
         self._symbols.add(symbol)
@@ -260,9 +272,9 @@ class Builder:
 
     # --- uses ---------------------------------------------------------------------------------------------------
 
-    def statement(self, first_line: int, last_line: int) -> int:
+    def statement(self, lines: Any) -> int:
         """A statement, header or decorator; its number."""
-        self._statements.append(f.Statement(first_line, last_line))
+        self._statements.append(lines)
         return len(self._statements) - 1
 
     def now(self) -> int:
@@ -297,7 +309,7 @@ class Builder:
                 c.bases,
                 members[c.scope],
                 {name: tuple(values) for name, values in c.attributes.items()},
-                c.place,
+                self._locate(c.place),
             )
             for c in self._classes
         )
@@ -305,12 +317,13 @@ class Builder:
         reach = Reach(self.interest, loads, names, self._bindings, self._functions, classes)
         checked = self._only_type_checked(loads)
         uses = tuple(
-            pending.use._replace(aliases=tuple(pending.aliases))
+            pending.use._replace(place=self._locate(pending.use.place), aliases=tuple(pending.aliases))
             for pending in self._uses
             if not (pending.container and checked.issuperset(pending.container)) and reach.use(pending.use)
         )
         stars = tuple(star.binding for star in self._stars)
         kept = reach.closure(uses, (*exports.values(), stars), classes)
+        placed = {use.place.statement for use in uses} | {c.place.statement for c in classes}
         named_elsewhere = {f.BUILTIN, *stars}
         return f.ModuleFacts(
             uses=uses,
@@ -323,7 +336,7 @@ class Builder:
             all_computed=self._all_computed,
             functions=tuple(self._functions),
             classes=classes,
-            statements=tuple(self._statements),
+            statements={number: self._extent(self._statements[number]) for number in sorted(placed)},
             comments=comments,
             headers=headers,
             symbols=tuple(sorted(self._symbols)),

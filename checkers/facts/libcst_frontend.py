@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import libcst as cst
@@ -20,43 +20,20 @@ from checkers.facts.flow import ArmKind, GroupKind
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.positions import Positions, Spot
 from checkers.facts.values import Values, callee_name, dotted, identifier, last_name, string_of
+from checkers.facts.walk import (
+    CLASS_METHODS,
+    IGNORED,
+    RECURSION_LIMIT,
+    STORED,
+    TYPE,
+    TYPE_TESTS,
+    Context,
+    Step,
+    Walk,
+    argument_context,
+)
+from checkers.limits import recursion
 from checkers.lines import NEWLINE, split_lines
-
-RECURSION_LIMIT = 200_000
-"""LibCST writes its tokens recursively, in Python frames that live on the heap: the depth costs memory only."""
-
-Step = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Context:
-    """What becomes of a value: handed on (``role``), given a name (``aliases``), or neither."""
-
-    role: str | None = None
-    aliases: list[int] | None = None
-    container: list[int] | None = None
-    is_type: bool = False
-    """In a type expression nothing is handed on, however deep."""
-    call: cst.Call | None = None
-    """The value is called by this call."""
-
-    def stored(self) -> Context:
-        """The context of what a value of this context holds."""
-        return self if self.is_type else replace(STORED, container=self.aliases)
-
-
-IGNORED = Context()
-STORED = Context(f.Role.REFERENCE)
-TYPE = Context(is_type=True)
-
-_ONLY_LOOKED_AT = frozenset({"callable", "delattr", "getattr", "hasattr", "id", "repr", "super", "type"})
-"""Builtins that take a callable without keeping or calling it."""
-_TYPE_MAKERS = frozenset({"NamedTuple", "NewType", "TypeAliasType", "TypeVar", "TypedDict", "assert_type", "cast"})
-_TYPE_POSITION = {"assert_type": 1, "cast": 0}
-"""Which argument of a type maker is a type, where not all are."""
-_TYPING = frozenset({"typing", "typing_extensions"})
-_TYPE_TESTS = frozenset({"isinstance", "issubclass"})
-_CLASS_METHODS = frozenset({"__class_getitem__", "__init_subclass__", "__new__", "classmethod"})
 
 
 def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
@@ -66,13 +43,13 @@ def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
 
     Raises :class:`libcst.ParserSyntaxError`, and ``RecursionError`` for a tree too deep to be written out again.
     """
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
-    module = cst.parse_module(text)
-    walk = _Walk(Positions(module), interest)
-    walk.run(module)
-    if not annotated:
-        return walk.builder.finish()
-    return walk.builder.finish(comment_facts(walk.positions.comments, text), tuple(walk.headers))
+    with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+        module = cst.parse_module(text)
+        walk = _Walk(Positions(module), interest)
+        walk.run(module)
+        if not annotated:
+            return walk.builder.finish()
+        return walk.builder.finish(comment_facts(walk.positions.comments, text), tuple(walk.headers))
 
 
 def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.CommentFacts, ...]:
@@ -88,29 +65,18 @@ def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.Co
     )
 
 
-class _Walk:
+class _Walk(Walk):
     """One walk over one tree."""
 
     def __init__(self, positions: Positions, interest: Interest) -> None:
+        super().__init__(Builder(interest))
         self.positions = positions
-        self.builder = Builder(interest)
         self.values = Values(self.builder)
         self.headers: list[f.HeaderFacts] = []
-        self._todo: list[Step] = []
-        self._statement = 0
-        self._started = 0
-        self._symbol: str | None = None
-        self._certain = True
 
     def run(self, module: cst.Module) -> None:
         """Tell the whole module."""
-        self._then((self._body, module.body))
-        while self._todo:
-            step, *arguments = self._todo.pop()
-            step(*arguments)
-
-    def _then(self, *steps: Step) -> None:
-        self._todo.extend(reversed(steps))
+        self._work((self._body, module.body))
 
     # --- statements ---------------------------------------------------------------------------------------------
 
@@ -130,8 +96,7 @@ class _Walk:
         handler(self, node)
 
     def _begin(self, first_line: int, last_line: int) -> None:
-        self._statement = self.builder.statement(first_line, last_line)
-        self._started = self.builder.now()
+        self._open_statement(f.Statement(first_line, last_line))
         self.values.forget()
 
     def _header(self, node: cst.CSTNode, behind: cst.CSTNode) -> None:
@@ -484,7 +449,7 @@ class _Walk:
             bound = annotations[id(parameter)]
             if parameter is first and scope.class_number is not None and parameter.star == "":
                 scope.self_name = identifier(parameter.name)
-                is_class = bool(_CLASS_METHODS & {*names, identifier(node.name)})
+                is_class = bool(CLASS_METHODS & {*names, identifier(node.name)})
                 bound = f.SelfValue(scope.class_number, is_class)
             elif parameter.star:
                 bound = f.OPAQUE
@@ -596,41 +561,16 @@ class _Walk:
         use = f.Use(context.role, self.values.of(node), place, self._use_symbol(), self.values.chain(node), None, ())
         self.builder.use(use, aliases=context.aliases, container=context.container)
 
-    def _use_symbol(self) -> str:
-        return self.builder.here.symbol if self._symbol is None else self._symbol
-
     def _arguments(self, call: cst.Call) -> list[Step]:
         """The arguments of a call are handed on, unless the callee is known only to look at them."""
-        direct = isinstance(call.func, cst.Name | cst.Attribute)
-        name = callee_name(call) if direct else None
-        builtin = name if isinstance(call.func, cst.Name) else None
-        maker = self._type_maker(call.func) if name is not None else None
+        builtin = identifier(call.func) if isinstance(call.func, cst.Name) else None
+        maker = self._type_maker(dotted(call.func))
         steps: list[Step] = []
         for position, argument in enumerate(call.args):
-            context = STORED
-            if builtin in _TYPE_TESTS:
-                context = TYPE
-                if position == 1:
-                    self._check_types(argument.value)
-            elif maker is not None:
-                context = TYPE if _TYPE_POSITION.get(maker, position) == position else STORED
-            elif builtin in _ONLY_LOOKED_AT:
-                context = STORED if name == "getattr" and position == 2 else IGNORED
-            steps.append((self._visit, argument.value, context))
+            if builtin in TYPE_TESTS and position == 1:
+                self._check_types(argument.value)
+            steps.append((self._visit, argument.value, argument_context(builtin, maker, position)))
         return steps
-
-    def _type_maker(self, callee: cst.BaseExpression) -> str | None:
-        """``cast`` and its kin, if the name was imported as that, however spelled."""
-        root, *attributes = dotted(callee).split(".")
-        match self.builder.latest(root):
-            case f.Module(module):
-                name = ".".join([module, *attributes])
-            case f.Member(module, 0, member):
-                name = ".".join([module, member, *attributes])
-            case _:
-                return None
-        module, _, maker = name.rpartition(".")
-        return maker if module in _TYPING and maker in _TYPE_MAKERS else None
 
     def _check_types(self, node: cst.BaseExpression) -> None:
         nodes = [element.value for element in node.elements] if isinstance(node, cst.Tuple) else [node]

@@ -282,7 +282,8 @@ class ModuleFacts(NamedTuple):
     """``__all__`` exists and holds more than constants: then any name may be in it."""
     functions: tuple[Function, ...]
     classes: tuple[Class, ...]
-    statements: tuple[Statement, ...]
+    statements: dict[int, Statement]
+    """Those that hold a use or the header of a class, by number."""
     comments: tuple[CommentFacts, ...]
     headers: tuple[HeaderFacts, ...]
     symbols: tuple[str, ...]

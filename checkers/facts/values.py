@@ -9,15 +9,7 @@ import libcst as cst
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-
-MAX_CHAIN = 64
-"""Links of a chain that are followed; no API is that many attributes and calls away from its module."""
-MAX_ELEMENTS = 64
-"""Elements of a display that are looked at for instances kept in it."""
-
-_ENTERS = frozenset({"aclosing", "closing", "enter_async_context", "enter_context"})
-"""What of contextlib gives, in the end, what ``with`` on its argument gives."""
-_SPLIT = frozenset({"split", "rsplit", "splitlines"})
+from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -108,7 +100,7 @@ class Values:
                 return f.SuperValue(number)
             case cst.Call(func=cst.Name(value="type"), args=[cst.Arg() as only]):
                 return f.Attribute(self._shallow(only.value), "__class__")
-            case cst.Call(args=[entered, *_]) if callee_name(link) in _ENTERS:
+            case cst.Call(args=[entered, *_]) if callee_name(link) in ENTERS:
                 return f.Entered(self._shallow(entered.value, calls=True))
             case cst.Call():
                 return f.Call(value, self.arguments(link))
@@ -166,9 +158,9 @@ class Values:
     def _joined(self, node: cst.BaseExpression) -> f.Expression:
         """Where the elements of a sequence come from: what was split, and names of what may have been."""
         sources: list[f.Expression] = []
-        todo, looked_at = [node], 0
-        while todo and looked_at < MAX_ELEMENTS:
-            part, looked_at = todo.pop(), looked_at + 1
+        todo = [node]
+        while todo and len(sources) < MAX_ELEMENTS:
+            part = todo.pop()
             match part:
                 case cst.BinaryOperation(operator=cst.Add()) | cst.BooleanOperation():
                     todo += [part.right, part.left]
@@ -182,8 +174,9 @@ class Values:
                     todo.append(only.value)
                 case cst.Name() | cst.Attribute():
                     sources.append(self.of(part))
-                case cst.Call() if callee_name(part) in _SPLIT:
+                case cst.Call() if callee_name(part) in SPLIT:
                     sources.append(self.of(part))
+        sources = [source for source in sources if source != f.OPAQUE and not isinstance(source, f.Constant)]
         return f.Joined(tuple(sources)) if sources else f.OPAQUE
 
     def _display(self, node: cst.Tuple | cst.List | cst.Set) -> f.Expression:
@@ -201,7 +194,7 @@ class Values:
         match node:
             case cst.Name() | cst.Attribute() | cst.SimpleString() | cst.ConcatenatedString() | cst.Integer():
                 return self.of(node)
-            case cst.Call() if calls or callee_name(node) in ACCESSORS | _SPLIT:
+            case cst.Call() if calls or callee_name(node) in ACCESSORS | SPLIT:
                 return self.of(node)
             case _:
                 return f.OPAQUE
@@ -259,7 +252,7 @@ class Values:
                 return f.OPAQUE
 
     def _quoted(self, text: str | None) -> f.Expression:
-        if text is None or len(text) > 1000:
+        if text is None or len(text) > MAX_QUOTED:
             return f.OPAQUE
         try:
             inner = cst.parse_expression(text.strip())
@@ -276,7 +269,7 @@ class Values:
         while True:
             match node:
                 case cst.Attribute():
-                    parts.append("." + node.attr.value)
+                    parts.append("." + identifier(node.attr))
                     node = node.value
                 case cst.Call():
                     parts.append("()")
@@ -285,7 +278,7 @@ class Values:
                     parts.append("[]")
                     node = node.value
                 case cst.Name():
-                    parts.append(node.value)
+                    parts.append(identifier(node))
                     return "".join(reversed(parts[-MAX_CHAIN:]))
                 case _:
                     return "".join(reversed(parts[-MAX_CHAIN:]))

@@ -24,6 +24,7 @@ NEVER_ENTERED = frozenset(
         ".nox",
         ".pytest_cache",
         ".ruff_cache",
+        ".spawngate_cache",
         ".svn",
         ".tox",
         ".venv",

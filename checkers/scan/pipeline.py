@@ -9,6 +9,7 @@ file in one worker, and the file that kills that one too is reported as unanalys
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -20,16 +21,17 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import libcst as cst
-
+from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
-from checkers.facts.libcst_frontend import parse
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
 from checkers.lines import split_lines
 from checkers.scan.source import decode, read, too_deep, too_large
+
+if TYPE_CHECKING:
+    from libcst import ParserSyntaxError
 
 CHUNK_FILES = 16
 CPU_SECONDS = 20
@@ -77,25 +79,50 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     text = decode(data) if notebook is None else notebook.text
     if isinstance(text, Broken):
         return Analysed(path, None, text)
+    analysed = _facts(job, path, text, notebook)
+    if notebook is None:
+        return analysed
+    columns = tuple(notebook.columns.items()) if analysed.facts is not None else ()
+    return analysed._replace(cells=notebook.cells, columns=columns)
+
+
+def _facts(job: Job, path: str, text: str, notebook: Notebook | None) -> Analysed:
+    """By the fast front end where it can tell all that is wanted, else by the reference."""
+    annotated = _is_annotated(text, job.keywords)
+    if not annotated:
+        try:
+            return Analysed(path, ast_frontend.parse(text, job.interest))
+        except ast_frontend.NeedsReferenceError:
+            pass
+    return _reference(job, path, text, notebook, annotated)
+
+
+def _is_annotated(text: str, keywords: tuple[str, ...]) -> bool:
+    """Whether a comment may hold one of the words."""
+    return any(word in text and re.search(rf"#[^\r\n]*{word}", text) for word in keywords)
+
+
+def _reference(job: Job, path: str, text: str, notebook: Notebook | None, annotated: bool) -> Analysed:
+    # Imported only where it is needed: that takes as long as reading a hundred files.
+    from libcst import ParserSyntaxError
+
+    from checkers.facts import libcst_frontend
+
     deep = too_deep(text)
     if deep is not None:
-        return Analysed(path, None, deep, () if notebook is None else notebook.cells)
+        return Analysed(path, None, deep)
     try:
-        facts = parse(text, job.interest, annotated=any(word in text for word in job.keywords))
-    except cst.ParserSyntaxError as error:
+        return Analysed(path, libcst_frontend.parse(text, job.interest, annotated=annotated))
+    except ParserSyntaxError as error:
         return _unparsable(path, text, notebook, error)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        broken = Broken("SRC004", "half of a surrogate pair is no character", line, 1)
-        return Analysed(path, None, broken, () if notebook is None else notebook.cells)
+        return Analysed(path, None, Broken("SRC004", "half of a surrogate pair is no character", line, 1))
     except (RecursionError, MemoryError) as error:
         return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
-    if notebook is None:
-        return Analysed(path, facts)
-    return Analysed(path, facts, None, notebook.cells, tuple(notebook.columns.items()))
 
 
-def _unparsable(path: str, text: str, notebook: Notebook | None, error: cst.ParserSyntaxError) -> Analysed:
+def _unparsable(path: str, text: str, notebook: Notebook | None, error: ParserSyntaxError) -> Analysed:
     message = _PARSER_PREFIX.sub("", error.message.partition("\n")[0])
     if message.startswith("expected"):
         message = f"invalid syntax, {message if len(message) <= MAX_MESSAGE else 'which no rule of the grammar fits'}"
@@ -156,6 +183,7 @@ def _prepare_worker() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: it ends the workers
+    gc.disable()  # facts hold no cycles, and pickling them would walk the heap again and again
     faulthandler.disable()  # that a parser may die here is expected, and told as a finding
 
 

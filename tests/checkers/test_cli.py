@@ -574,6 +574,7 @@ def test_output_file(project: Project, ownership: Command) -> None:
     assert (folder / "report.json").read_text(encoding="utf-8") == expected
     assert stat.S_IMODE((folder / "report.json").stat().st_mode) == 0o640
     assert sorted(path.name for path in folder.iterdir()) == [
+        ".spawngate_cache",
         "a.py",
         "manifests",
         "pyproject.toml",
@@ -809,7 +810,7 @@ def test_stdin_filename_takes_no_paths(project: Project, ownership: Command) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--no-such"], "No such option: --no-such"),
+        (["--frobnicate"], "No such option: --frobnicate"),
         (["--rolout", "observe"], "No such option: --rolout; did you mean --rollout?"),
         (["--manifest"], "Option '--manifest' requires an argument"),
         (["--jobs", "two"], "Invalid value for '--jobs': 'two' is not a valid integer range"),
@@ -827,7 +828,8 @@ def test_usage_errors(arguments: list[str], message: str, bypass: Command) -> No
 def test_help_names_every_option_and_no_other(ownership: Command, bypass: Command) -> None:
     options = {
         "--root", "--manifest", "--output-format", "--output-file", "--list-sites", "--rollout",
-        "--kind", "--tier", "--by-name", "--jobs", "--stdin-filename", "--explain",
+        "--kind", "--tier", "--by-name", "--jobs", "--no-cache", "--cache-dir", "--clear-cache",
+        "--stdin-filename", "--explain",
         "--statistics", "--quiet", "--verbose", "--color", "--version", "--help",
     }  # fmt: skip
     for command, name in ((ownership, "check-ownership"), (bypass, "check-bypass")):

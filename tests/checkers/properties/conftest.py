@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkers.facts.libcst_frontend import RECURSION_LIMIT
+from checkers.facts.walk import RECURSION_LIMIT
 
 
 @pytest.fixture(autouse=True, scope="module")
