@@ -316,6 +316,5 @@ def load(connection: sqlite3.Connection) -> Saved:
 
 
 def _job_row(row: Any) -> JobRow:
-    fields = dict(zip(JobRow.__struct_fields__, row, strict=True))
-    fields.update(job=str(row[0]), observed=bool(row[11]), state=JobState(row[12]))
-    return JobRow(**fields)
+    fields = (str(row[0]), *row[1:11], bool(row[11]), JobState(row[12]), *row[13:])
+    return JobRow(*fields)
