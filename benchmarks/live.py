@@ -31,6 +31,7 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import AttemptState, Config, JobState, QueueBounds, ResourceRequest
 from reference_scheduler.errors import SubmissionError
 from reference_scheduler.executors.base import AttemptContext, AttemptResult
+from reference_scheduler.observers import Notice
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
@@ -161,9 +162,14 @@ def true_jobs(count: int) -> float:
     request = JobRequest(kind="managed_process", payload={"argv": ARGV}, request=ResourceRequest(1, 256, 1, 1, 0))
 
     async def finish(scheduler: Scheduler, some: int) -> None:
-        outcomes = await scheduler.submit_many([request] * some)
-        for view in await asyncio.gather(*(scheduler.wait(str(outcome)) for outcome in outcomes)):
-            assert view.state is JobState.COMPLETED, view
+        notices, left = scheduler.observe(limit=10**6), some
+        await scheduler.submit_many([request] * some)
+        async for notice in notices:
+            assert isinstance(notice, Notice), notice
+            left -= notice.what == JobState.COMPLETED
+            if not left:
+                break
+        notices.close()
 
     async def body(folder: Path) -> float:
         async with Scheduler(settings(), folder / "jobs.db") as scheduler:

@@ -28,7 +28,7 @@ from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
-from reference_scheduler.drivers.writer import Writer
+from reference_scheduler.drivers.writer import Begun, Writer
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal, number_of
@@ -158,11 +158,11 @@ class LiveDriver:
         pending.batch.state = State(self._number, self.core.snapshot())
         self._writer.start()
         try:
-            await self._write(pending.batch)
+            begun = await self._writer.commit(pending.batch)
         except BaseException:
             self._writer.close()
             raise
-        self._act(pending)
+        self._act(pending, begun)
         self._task = self._loop.create_task(self._run(), name="scheduler")
         self._task.add_done_callback(self._end)
 
@@ -278,22 +278,19 @@ class LiveDriver:
 
     async def _commit(self, pending: _Pending) -> None:
         try:
-            await self._write(pending.batch)
+            begun = await self._writer.commit(pending.batch)
         except JournalUnavailable as error:
             self._undo(pending, error)
         else:
-            self._act(pending)
+            self._act(pending, begun)
         self._handled = []
-
-    async def _write(self, batch: Batch) -> None:
-        await self._writer.commit(batch)
 
     async def _write_last_state(self) -> None:
         if self._core_is_ahead:
             return  # the log is all there is
         batch = Batch(wall_us(), state=State(self._number, self.core.snapshot()))
         try:
-            await self._write(batch)
+            await self._writer.commit(batch)
         except JournalUnavailable:
             return  # the next start reads the log instead, which has the same
 
@@ -326,12 +323,12 @@ class LiveDriver:
 
     # Acting on what is durable.
 
-    def _act(self, pending: _Pending) -> None:
+    def _act(self, pending: _Pending, begun: Begun) -> None:
         for intent, decisions in pending.steps:
             if intent is None and any(isinstance(decision, Dispatch) for decision in decisions):
                 self.wakes[WakeReason.SCHEDULE_CLAIMED] += 1
             for decision in decisions:
-                self._carry_out(decision)
+                self._carry_out(decision, begun)
         for intent, decisions in pending.steps:
             if intent is not None:
                 intent.durable(decisions)
@@ -348,10 +345,10 @@ class LiveDriver:
             if self._observers:
                 self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: Decision, begun: Begun) -> None:
         if isinstance(decision, Dispatch):
             live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
-            self._attempts.launch(live)
+            self._attempts.launch(live, begun.get(decision.job))
         elif isinstance(decision, Cancel):
             self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
         elif isinstance(decision, Preempt):

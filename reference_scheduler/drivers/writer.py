@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from reference_scheduler.journal.base import Batch, Journal
+from reference_scheduler.errors import SchedulerError
+from reference_scheduler.journal.base import Batch, JobRow, Journal
 
-_Order: TypeAlias = tuple[Batch, asyncio.Future[None]]
+Begun: TypeAlias = dict[str, JobRow]
+_Order: TypeAlias = tuple[Batch, asyncio.Future[Begun]]
 
 
 class Writer:
@@ -30,9 +33,13 @@ class Writer:
         """Begin to work."""
         self._thread.start()
 
-    def commit(self, batch: Batch) -> asyncio.Future[None]:
-        """Return a future that is done when ``batch`` is durable, or has what the journal raised."""
-        done: asyncio.Future[None] = self._loop.create_future()
+    def commit(self, batch: Batch) -> asyncio.Future[Begun]:
+        """Return a future that is done when ``batch`` is durable, or has what the journal raised.
+
+        Its result is what the jobs ask for of which attempts begin, as far as it could be read here, where this
+        holds nobody up.
+        """
+        done: asyncio.Future[Begun] = self._loop.create_future()
         self._orders.put((batch, done))
         return done
 
@@ -45,17 +52,20 @@ class Writer:
     def _work(self) -> None:
         while order := self._orders.get():
             batch, done = order
-            error: BaseException | None = None
             try:
                 self._journal.commit(batch)
-            except BaseException as raised:
-                error = raised
-            self._loop.call_soon_threadsafe(_settle, done, error)
+            except BaseException as error:
+                self._loop.call_soon_threadsafe(_settle, done, done.set_exception, error)
+            else:
+                self._loop.call_soon_threadsafe(_settle, done, done.set_result, self._begun(batch))
+
+    def _begun(self, batch: Batch) -> Begun:
+        try:
+            return {row.job: row for row in self._journal.begun(batch)}
+        except SchedulerError:  # the batch is durable all the same
+            return {}
 
 
-def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
+def _settle(done: asyncio.Future[Begun], settle: Callable[[Any], None], value: Any) -> None:
     if not done.done():
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+        settle(value)
