@@ -66,7 +66,7 @@ def job(number: int = 0) -> JobRequest:
     """Return a small request like those of a build, in one of 50 workspaces."""
     request = ResourceRequest(1, 256, 1, 1, 0)
     payload = {"argv": ["/bin/true", str(number)]}
-    return JobRequest(kind="nothing", payload=payload, workspace=f"/work/{number % 50}", request=request)
+    return JobRequest(kind="nothing", payload=payload, workspace=f"/src/{number % 50}", request=request)
 
 
 def settings() -> Settings:
