@@ -1,9 +1,11 @@
 """How fast the live scheduler takes jobs and starts them, and what it costs when it waits.
 
-    python benchmarks/live.py [--runs 5] [PART ...]
+    python benchmarks/live.py [--runs 5] [--jobs 1000] [--huey PYTHON] [PART ...]
 
 All of it in one run, medians of ``--runs``, on the disk that holds the temporary folder; beside it stands what bare
-SQLite does there at the same time. Every submission is durable (WAL, ``synchronous=FULL``).
+SQLite does there at the same time. Every submission is durable (WAL, ``synchronous=FULL``). The part ``jobs`` has the
+scheduler run ``/bin/true`` beside what :mod:`process_rate` compares: its clock starts with the submission of all jobs
+and stops when the end of the last is durable.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from typing import Any
 
 import click
 from msgspec.structs import replace
+from process_rate import ABREAST, ARGV, others, table
 
 from reference_scheduler.config import Settings
 from reference_scheduler.core.amounts import Resources
-from reference_scheduler.core.model import AttemptState, Config, QueueBounds, ResourceRequest
+from reference_scheduler.core.model import AttemptState, Config, JobState, QueueBounds, ResourceRequest
 from reference_scheduler.errors import SubmissionError
 from reference_scheduler.executors.base import AttemptContext, AttemptResult
+from reference_scheduler.observers import Notice
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
@@ -67,7 +71,7 @@ def job(number: int = 0) -> JobRequest:
 
 def settings() -> Settings:
     """Return settings with four places and room for everything in the queue."""
-    core = Config(resources=Resources(4, 8192, 4, 8, 4), queue=QueueBounds(10**6, 10**6, 10**6, 32))
+    core = Config(resources=Resources(ABREAST, 8192, ABREAST, 8, 4), queue=QueueBounds(10**6, 10**6, 10**6, 32))
     return replace(Settings(), core=core)
 
 
@@ -153,6 +157,31 @@ async def idle(folder: Path) -> Measure:
     return {"CPU when idle (% of one core)": 100 * used_s / IDLE_S, f"wake-ups in {IDLE_S:g} s idle": wakes}
 
 
+def true_jobs(count: int) -> float:
+    """Return the seconds that the scheduler takes for ``count`` processes, from their submission on."""
+    request = JobRequest(kind="managed_process", payload={"argv": ARGV}, request=ResourceRequest(1, 256, 1, 1, 0))
+
+    async def finish(scheduler: Scheduler, some: int) -> None:
+        notices, left = scheduler.observe(limit=10**6), some
+        await scheduler.submit_many([request] * some)
+        async for notice in notices:
+            assert isinstance(notice, Notice), notice
+            left -= notice.what == JobState.COMPLETED
+            if not left:
+                break
+        notices.close()
+
+    async def body(folder: Path) -> float:
+        async with Scheduler(settings(), folder / "jobs.db") as scheduler:
+            await finish(scheduler, ABREAST)
+            begun_s = time.perf_counter()
+            await finish(scheduler, count)
+            return time.perf_counter() - begun_s
+
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(body(Path(folder)))
+
+
 def _resident_mb() -> float:
     return _status_kb("VmRSS") / 1024
 
@@ -170,27 +199,33 @@ PARTS: dict[str, Callable[[Path], Measure]] = {
     "queued": lambda folder: asyncio.run(queued(folder)),
 }
 ONCE = {"idle", "queued"}
+JOBS = "jobs"
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--runs", default=5, type=click.IntRange(min=1), help="Runs of each part, of which the median counts.")
-@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
-def main(runs: int, parts: tuple[str, ...]) -> None:
-    """Measure PARTS (all of them) and print a table."""
+@click.option("--jobs", "count", default=1000, type=click.IntRange(min=ABREAST), help="Jobs of each run of the part.")
+@click.option("--huey", metavar="PYTHON", help="An interpreter that has huey, to compare with.")
+@click.argument("parts", nargs=-1, type=click.Choice([*PARTS, JOBS]))
+def main(runs: int, count: int, huey: str | None, parts: tuple[str, ...]) -> None:
+    """Measure PARTS (all of them) and print tables."""
+    chosen = parts or (*PARTS, JOBS)
+    click.echo(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, medians of {runs}")
     measures: dict[str, list[float]] = {}
-    chosen = parts or tuple(PARTS)
     for run in range(runs):
         for part in chosen:
-            if run and part in ONCE:
+            if part == JOBS or (run and part in ONCE):
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 for name, value in PARTS[part](Path(folder)).items():
                     measures.setdefault(name, []).append(value)
-    click.echo(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, medians of {runs}\n")
-    click.echo("| what | median | least | most |\n| --- | ---: | ---: | ---: |")
+    if measures:
+        click.echo("\n| what | median | least | most |\n| --- | ---: | ---: | ---: |")
     for name, values in measures.items():
         shown = " | ".join(f"{value:,.1f}" for value in (statistics.median(values), min(values), max(values)))
         click.echo(f"| {name} | {shown} |")
+    if JOBS in chosen:
+        click.echo(f"\n{table({'the scheduler, durable': true_jobs, **others(huey)}, count, runs)}")
 
 
 if __name__ == "__main__":

@@ -32,9 +32,13 @@ ABREAST = 4
 ARGV = ("/bin/true",)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 PROBES = 200
+POOL = "`ThreadPoolExecutor` and `subprocess.run`"
 DAEMON = "task-spooler"
 TASK_SPOOLER_SHARE = 5
 """Task-spooler starts a process to enqueue each process, so it gets fewer of them."""
+
+Runner = Callable[[int], float]
+"""Takes a number of processes, and returns the seconds in which it ran them."""
 
 HUEY = """
 import subprocess, sys, threading, time
@@ -121,7 +125,7 @@ def task_spooler(count: int) -> float:
             tsp("-K")
 
 
-def huey_at(python: str) -> Callable[[int], float]:
+def huey_at(python: str) -> Runner:
     """Return a runner that has huey drain a full queue."""
 
     def huey(count: int) -> float:
@@ -148,20 +152,41 @@ class Sample(NamedTuple):
     processor_us: float
 
 
-def sample(runner: Callable[[int], float], count: int) -> Sample:
+def sample(runner: Runner, count: int) -> Sample:
     """Run ``runner`` once."""
     bare, before = probe(), os.times()
     rate = count / runner(count)
     return Sample(rate, bare, 1e6 * (sum(os.times()[:4]) - sum(before[:4])) / count)
 
 
-def measure(runners: dict[str, Callable[[int], float]], count: int, rounds: int) -> dict[str, Sample]:
-    """Return the medians for each runner."""
+def others(python_with_huey: str | None) -> dict[str, Runner]:
+    """Return what is compared with, as far as it is installed."""
+    runners: dict[str, Runner] = {POOL: pool}
+    if shutil.which("parallel"):
+        runners["GNU parallel"] = gnu_parallel
+    if shutil.which("tsp"):
+        runners[DAEMON] = task_spooler
+    if python_with_huey:
+        runners["huey, SQLite with fsync"] = huey_at(python_with_huey)
+    return runners
+
+
+def table(runners: dict[str, Runner], count: int, rounds: int) -> str:
+    """Let the runners take turns, and return a table of their medians; each share is one of the pool's same round."""
     samples: dict[str, list[Sample]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, runner in runners.items():
             samples[name].append(sample(runner, count))
-    return {name: Sample(*map(median, zip(*some, strict=True))) for name, some in samples.items()}
+    lines = [
+        "| runner | processes/s | of the pool's | bare spawn beside it, processes/s | processor time each, µs |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, some in samples.items():
+        one = Sample(*map(median, zip(*some, strict=True)))
+        share = median(mine.rate / pools.rate for mine, pools in zip(some, samples[POOL], strict=True))
+        processor = "its server is no child" if name == DAEMON else f"{one.processor_us:.0f}"
+        lines.append(f"| {name} | {one.rate:.0f} | {share:.2f} | {one.bare:.0f} | {processor} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -171,21 +196,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--huey", metavar="PYTHON")
     options = parser.parse_args()
-    runners: dict[str, Callable[[int], float]] = {
-        "`ManagedProcessService`": managed,
-        "`ThreadPoolExecutor` and `subprocess.run`": pool,
-    }
-    if shutil.which("parallel"):
-        runners["GNU parallel"] = gnu_parallel
-    if shutil.which("tsp"):
-        runners[DAEMON] = task_spooler
-    if options.huey:
-        runners["huey, SQLite with fsync"] = huey_at(options.huey)
-    print("| runner | processes/s | bare spawn beside it, processes/s | processor time each, µs |")
-    print("| --- | ---: | ---: | ---: |")
-    for name, one in measure(runners, options.processes, options.rounds).items():
-        processor = "its server is no child" if name == DAEMON else f"{one.processor_us:.0f}"
-        print(f"| {name} | {one.rate:.0f} | {one.bare:.0f} | {processor} |")
+    print(table({"`ManagedProcessService`": managed, **others(options.huey)}, options.processes, options.rounds))
 
 
 if __name__ == "__main__":

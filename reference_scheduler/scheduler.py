@@ -173,7 +173,7 @@ class Scheduler:
             NoSuchJob: there is no such job.
             TimeoutError: it has not ended within ``timeout_s``.
         """
-        if self._row(job).ended_us is None:
+        if self._driver.is_open(job) or self._row(job).ended_us is None:
             async with asyncio.timeout(timeout_s):
                 await self._driver.ended(job)
         return self.get(job)

@@ -23,7 +23,7 @@ from reference_scheduler.executors.base import (
     StopReason,
     StopSignal,
 )
-from reference_scheduler.journal.base import Journal
+from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
 from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
 
@@ -79,14 +79,14 @@ class Attempts:
 
     # What the driver does with them.
 
-    def launch(self, live: LiveAttempt) -> None:
-        """Let the work of ``live``, which was dispatched, begin."""
+    def launch(self, live: LiveAttempt, row: JobRow | None) -> None:
+        """Let the work of ``live``, which was dispatched, begin; without its ``row`` the journal is asked for it."""
         self._live[live.job] = live
         self._tokens[live.token] = live
         self.none_left.clear()
         if self._closing:
             live.stop.set(StopReason.SHUTDOWN)
-        task = self._loop.create_task(self._run(live), name=live.token)
+        task = self._loop.create_task(self._run(live, row), name=live.token)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -188,18 +188,18 @@ class Attempts:
 
     # One attempt.
 
-    async def _run(self, live: LiveAttempt) -> None:
-        result = await self._result(live)
+    async def _run(self, live: LiveAttempt, row: JobRow | None) -> None:
+        result = await self._result(live, row)
         if self._tokens.pop(live.token, None) is None:
             self._refuse(live.token, "result")
             result = AttemptResult(AttemptState.INTERRUPTED, detail=f"no heartbeat within {live.lease_us} us")
         live.permit.release()
         self._ended(live, result)
 
-    async def _result(self, live: LiveAttempt) -> AttemptResult:
+    async def _result(self, live: LiveAttempt, row: JobRow | None) -> AttemptResult:
         timer: asyncio.TimerHandle | None = None
         try:
-            row = self._journal.job(live.job)
+            row = row or self._journal.job(live.job)
             if row is None or fingerprint(row.request) != row.fingerprint:
                 return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
             if row.observed:

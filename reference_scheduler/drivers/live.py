@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, deque
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from msgspec.structs import replace
@@ -29,9 +28,10 @@ from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import JobState, ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
+from reference_scheduler.drivers.writer import Begun, Writer
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
-from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal
+from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal, number_of
 from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, touched
 from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
@@ -68,6 +68,7 @@ class LiveDriver:
         saved = journal.load()
         self.core = core_of(saved, plugins)
         self.last_job = saved.last_job
+        """The number of the newest job that is durable."""
         self.generation = secrets.token_hex(16)
         self.settings = settings
         self.unavailable = ""
@@ -83,7 +84,7 @@ class LiveDriver:
         self._observers = observers
         self._plugins = plugins
         self._loop = asyncio.get_running_loop()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._writer = Writer(journal)
         self._inbox: deque[Intent] = deque()
         self._held: list[Intent] = []
         self._handled: list[Intent] = []
@@ -123,6 +124,10 @@ class LiveDriver:
         """Have the end of an attempt handled."""
         self.post(Ended(live, result, self._attempts.gone))
 
+    def is_open(self, job: str) -> bool:
+        """Return whether ``job`` is durable and has not ended; if not, what is durable is known to the journal only."""
+        return self.core.job(job) is not None and number_of(job) <= self.last_job
+
     def ended(self, job: str) -> asyncio.Future[None]:
         """Return a future that is done when ``job``, which has not ended, has durably ended."""
         future: asyncio.Future[None] = self._loop.create_future()
@@ -152,12 +157,13 @@ class LiveDriver:
             self.generation, pending.batch.wall_us, self._clock.boot, self._clock.offset_us
         )
         pending.batch.state = State(self._number, self.core.snapshot())
+        self._writer.start()
         try:
-            await self._write(pending.batch)
+            begun = await self._writer.commit(pending.batch)
         except BaseException:
-            self._writer.shutdown()
+            self._writer.close()
             raise
-        self._act(pending)
+        self._act(pending, begun)
         self._task = self._loop.create_task(self._run(), name="scheduler")
         self._task.add_done_callback(self._end)
 
@@ -173,7 +179,7 @@ class LiveDriver:
             if self._task is not None:
                 await self._task
         finally:
-            self._writer.shutdown()
+            self._writer.close()
 
     async def finished(self) -> None:
         """Return once it has stopped, or raise what made it break off."""
@@ -273,22 +279,19 @@ class LiveDriver:
 
     async def _commit(self, pending: _Pending) -> None:
         try:
-            await self._write(pending.batch)
+            begun = await self._writer.commit(pending.batch)
         except JournalUnavailable as error:
             self._undo(pending, error)
         else:
-            self._act(pending)
+            self._act(pending, begun)
         self._handled = []
-
-    async def _write(self, batch: Batch) -> None:
-        await self._loop.run_in_executor(self._writer, self._journal.commit, batch)
 
     async def _write_last_state(self) -> None:
         if self._core_is_ahead:
             return  # the log is all there is
         batch = Batch(wall_us(), state=State(self._number, self.core.snapshot()))
         try:
-            await self._write(batch)
+            await self._writer.commit(batch)
         except JournalUnavailable:
             return  # the next start reads the log instead, which has the same
 
@@ -321,16 +324,18 @@ class LiveDriver:
 
     # Acting on what is durable.
 
-    def _act(self, pending: _Pending) -> None:
+    def _act(self, pending: _Pending, begun: Begun) -> None:
         for intent, decisions in pending.steps:
             if intent is None and any(isinstance(decision, Dispatch) for decision in decisions):
                 self.wakes[WakeReason.SCHEDULE_CLAIMED] += 1
             for decision in decisions:
-                self._carry_out(decision)
+                self._carry_out(decision, begun)
         for intent, decisions in pending.steps:
             if intent is not None:
                 intent.durable(decisions)
         batch = pending.batch
+        if batch.jobs:
+            self.last_job = number_of(batch.jobs[-1].job)
         rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
         for row in rows:
             if row.ended_us is not None:
@@ -342,10 +347,10 @@ class LiveDriver:
             if self._observers:
                 self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: Decision, begun: Begun) -> None:
         if isinstance(decision, Dispatch):
             live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
-            self._attempts.launch(live)
+            self._attempts.launch(live, begun.get(decision.job))
         elif isinstance(decision, Cancel):
             self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
         elif isinstance(decision, Preempt):

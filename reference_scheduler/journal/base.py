@@ -90,6 +90,11 @@ class Batch(msgspec.Struct):
     state: State | None = None
     forget: list[str] = []
 
+    @property
+    def begun(self) -> list[str]:
+        """The jobs of which attempts begin."""
+        return [row.job for row in self.attempts if row.state is AttemptState.RUNNING]
+
 
 class Saved(msgspec.Struct, frozen=True):
     """What a scheduler goes on from: the latest state and the ``entries`` after it."""
@@ -137,6 +142,10 @@ class Journal(Protocol):
         Raises:
             JournalUnavailable: it could not be written, and none of it ever will be.
         """
+        ...
+
+    def begun(self, batch: Batch) -> list[JobRow]:
+        """Return the jobs of which ``batch``, just committed, begins attempts; for the thread that commits."""
         ...
 
     def load(self) -> Saved:

@@ -50,6 +50,10 @@ class MemoryJournal:
             self._keys.pop(self._jobs.pop(job).key, None)
             self._attempts.pop(job, None)
 
+    def begun(self, batch: Batch) -> list[JobRow]:
+        """See :meth:`Journal.begun`."""
+        return [self._jobs[job] for job in batch.begun]
+
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""
         return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job)

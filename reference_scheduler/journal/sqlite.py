@@ -53,6 +53,7 @@ _JOB_COLUMNS = (
     "state, attempts, exit_code, ended_us"
 )
 _LISTED_COLUMNS = _JOB_COLUMNS.replace("request,", "x'' AS request,")
+_SELECT_JOB = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE number = ?"
 _HEAD = Struct("<QIq")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -147,6 +148,12 @@ class SqliteJournal:
         writer.executemany("DELETE FROM jobs WHERE number = ?", [(job,) for job in batch.forget])
         writer.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_fingerprint(),))
 
+    def begun(self, batch: Batch) -> list[JobRow]:
+        """See :meth:`Journal.begun`."""
+        with mapped_errors(self._path):
+            rows = [self._writer.execute(_SELECT_JOB, (number_of(job),)).fetchone() for job in batch.begun]
+        return [_job_row(row) for row in rows]
+
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""
         with mapped_errors(self._path):
@@ -154,7 +161,7 @@ class SqliteJournal:
 
     def job(self, job: str) -> JobRow | None:
         """See :meth:`Journal.job`."""
-        rows = self._rows(f"SELECT {_JOB_COLUMNS} FROM jobs WHERE number = ?", (number_of(job),))
+        rows = self._rows(_SELECT_JOB, (number_of(job),))
         return _job_row(rows[0]) if rows else None
 
     def job_of_key(self, key: str) -> tuple[str, bytes] | None:
@@ -316,6 +323,5 @@ def load(connection: sqlite3.Connection) -> Saved:
 
 
 def _job_row(row: Any) -> JobRow:
-    fields = dict(zip(JobRow.__struct_fields__, row, strict=True))
-    fields.update(job=str(row[0]), observed=bool(row[11]), state=JobState(row[12]))
-    return JobRow(**fields)
+    fields = (str(row[0]), *row[1:11], bool(row[11]), JobState(row[12]), *row[13:])
+    return JobRow(*fields)

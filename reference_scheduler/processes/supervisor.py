@@ -26,6 +26,8 @@ PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
 MAX_WAIT_MS = 1 << 30
 CHUNK_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
+RESET_SIGNALS = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+"""What is as the system has it when a process starts; to ask for them takes longer than to start one."""
 
 
 class Ending(StrEnum):
@@ -300,10 +302,9 @@ def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stde
         (os.POSIX_SPAWN_DUP2, stdout, 1),
         (os.POSIX_SPAWN_DUP2, stderr, 2),
     ]
-    defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     for program in _candidates(argv[0], env):
         try:
-            return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=defaults)
+            return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=RESET_SIGNALS)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:

@@ -122,6 +122,20 @@ def test_an_attempt_keeps_its_start_and_generation(store: Store) -> None:
     assert store.reopen().attempts("1") == [ended, AttemptRow("1", 2, AttemptState.ADMITTED, "g2", 12)]
 
 
+def test_the_thread_that_commits_is_told_which_jobs_begin(store: Store) -> None:
+    batch = Batch(
+        10,
+        jobs=[row(1), row(2), row(3)],
+        changes=[JobChange("3", JobState.RUNNING, 1)],
+        attempts=[
+            AttemptRow("1", 1, AttemptState.COMPLETED, "g1", 10, 10),
+            AttemptRow("3", 1, AttemptState.RUNNING, "g1", 10),
+        ],
+    )
+    store.journal.commit(batch)
+    assert store.journal.begun(batch) == [row(3, state=JobState.RUNNING, attempts=1)]
+
+
 def test_a_key_is_written_with_its_job(store: Store) -> None:
     store.journal.commit(Batch(10, jobs=[row(1, key="ключ", fingerprint=b"f" * 16), row(2)]))
     journal = store.reopen()

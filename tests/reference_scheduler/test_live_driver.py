@@ -39,9 +39,9 @@ from reference_scheduler.core.model import (
     QueueBounds,
     RetryPolicy,
 )
-from reference_scheduler.errors import JournalDamaged, NoSuchJob, SchedulerStopping
+from reference_scheduler.errors import JournalDamaged, JournalUnavailable, NoSuchJob, SchedulerStopping
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason
-from reference_scheduler.journal.base import Batch, GenerationRow, Saved
+from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.state import Plugins
@@ -426,6 +426,23 @@ async def test_active_runs_the_listed_kinds_and_only_these() -> None:
 
 
 # The end.
+
+
+class Unread(MemoryJournal):
+    """A journal that cannot be read by the thread that commits."""
+
+    def begun(self, batch: Batch) -> list[JobRow]:
+        """Fail."""
+        raise JournalUnavailable("no descriptor left")
+
+
+@on_loop
+async def test_what_is_durable_is_started_also_if_it_could_not_be_read_at_once() -> None:
+    executor = HeldExecutor()
+    async with Scheduler(settings(1), Unread(), [executor]) as scheduler:
+        job = await scheduler.submit(held())
+        executor.end((await executor.begun(1))[0])
+        assert (await scheduler.wait(job.id)).state is JobState.COMPLETED
 
 
 @on_loop
