@@ -4,7 +4,7 @@
 
 All of it in one run, medians of ``--runs``, on the disk that holds the temporary folder; beside it stands what bare
 SQLite does there at the same time. Every submission is durable (WAL, ``synchronous=FULL``). The part ``jobs`` has the
-scheduler run ``/bin/true`` beside what :mod:`process_rate` compares: its clock starts with the submission of all jobs
+scheduler run ``/bin/true`` beside what :mod:`benchmarks.process_rate` compares: its clock starts with the submission of all jobs
 and stops when the end of the last is durable.
 """
 
@@ -24,8 +24,8 @@ from typing import Any
 
 import click
 from msgspec.structs import replace
-from process_rate import ABREAST, ARGV, others, table
 
+from benchmarks.process_rate import ABREAST, ARGV, others, table
 from reference_scheduler.config import Settings
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import AttemptState, Config, JobState, QueueBounds, ResourceRequest
