@@ -4,8 +4,8 @@
 
 All of it in one run, medians of ``--runs``, on the disk that holds the temporary folder; beside it stands what bare
 SQLite does there at the same time. Every submission is durable (WAL, ``synchronous=FULL``). The part ``jobs`` has the
-scheduler run ``/bin/true`` beside what :mod:`benchmarks.process_rate` compares: its clock starts with the submission of all jobs
-and stops when the end of the last is durable.
+scheduler run ``/bin/true`` beside what :mod:`benchmarks.process_rate` compares: its clock starts with the submission
+of all jobs and stops when the end of the last is durable.
 """
 
 from __future__ import annotations
