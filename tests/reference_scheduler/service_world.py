@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -183,8 +184,9 @@ class Raw:
         return json.loads(line) if line else {}
 
     def ask(self, data: bytes) -> dict[str, Any]:
-        """Send a line and return the answer."""
-        self.send(data + b"\n")
+        """Send a line and return the answer; it may have been given, and the service have hung up, before it was asked."""
+        with contextlib.suppress(BrokenPipeError):
+            self.send(data + b"\n")
         return self.answer()
 
     def close(self) -> None:
