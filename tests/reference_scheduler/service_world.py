@@ -184,7 +184,7 @@ class Raw:
         return json.loads(line) if line else {}
 
     def ask(self, data: bytes) -> dict[str, Any]:
-        """Send a line and return the answer; it may have been given, and the service have hung up, before it was asked."""
+        """Send a line and return the answer, which a service that refuses everything gives before it is asked."""
         with contextlib.suppress(BrokenPipeError):
             self.send(data + b"\n")
         return self.answer()
