@@ -426,7 +426,7 @@ def list_sites(result: Result, root: Path, work: Path) -> None:
     for jobs in (1, 2):
         output = work / f"{result.corpus}-jobs{jobs}.json"
         output.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "checkers", "ownership", "--list-sites", "--root", str(root)]
+        command = [sys.executable, "-m", "checkers", "ownership", "--list-sites", "--no-cache", "--root", str(root)]
         command += ["--output-format", "json", "--output-file", str(output), "--jobs", str(jobs)]
         command += [word for kind in KINDS for word in ("--kind", kind)]
         command += [word for tier in TIERS for word in ("--tier", tier)]
