@@ -28,7 +28,7 @@ from reference_scheduler.processes.service import ManagedProcessService
 from reference_scheduler.processes.strays import end_strays
 from reference_scheduler.recovery import Recovery
 from reference_scheduler.replay import Recorder
-from reference_scheduler.requests import JobRequest
+from reference_scheduler.requests import JobRequest, decode_request
 from reference_scheduler.status import take_snapshot
 from reference_scheduler.submission import JobSubmissionService, Outcome
 from reference_scheduler.views import (
@@ -38,6 +38,7 @@ from reference_scheduler.views import (
     RecoveryReport,
     SchedulerSnapshot,
     decode_result,
+    end_of,
 )
 
 
@@ -256,10 +257,17 @@ class Scheduler:
         Raises:
             NoSuchJob: there is no such job.
         """
-        try:
-            return self._driver.core.why(job)
-        except KeyError:
-            return f"Job {job} is {self._row(job).state}."
+        row = self._row(job)
+        if row.state not in TERMINAL:
+            try:
+                return self._driver.core.why(job)
+            except KeyError:  # observed: its caller runs it
+                return f"Job {job} is {row.state}."
+        attempts = self.attempts(job)
+        if attempts or row.state is not JobState.CANCELLED:
+            return end_of(row, attempts)
+        followed = [self._journal.job(other) for other in decode_request(row.request).after_ok]
+        return end_of(row, [], [other for other in followed if other is not None])
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return what monitors want to know."""
@@ -345,14 +353,18 @@ class Scheduler:
     def record_start(self, path: Path) -> RecordStatus:
         """Record all events and decisions from now on into ``path``; a log that is there is continued.
 
+        A recording into another file ends.
+
         Raises:
             OSError: the file cannot be written.
             ReplayError: the file is no log, or damaged, or of another version of the core.
         """
-        self.record_stop()
+        if self._driver.recorder is not None and path == self._record_path:
+            return self.record_status()
         core = self._driver.core
-        self._driver.recorder = Recorder.resume(path, core)[0] if path.exists() else Recorder.start(path, core)
-        self._record_path = path
+        recorder = Recorder.resume(path, core)[0] if path.exists() else Recorder.start(path, core)
+        self.record_stop()  # one that was under way goes on if the new one cannot begin
+        self._driver.recorder, self._record_path = recorder, path
         return self.record_status()
 
     def record_stop(self) -> RecordStatus:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult, Progress
-from reference_scheduler.journal.base import AttemptRow
+from reference_scheduler.journal.base import AttemptRow, JobRow
 
 decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
 
@@ -34,6 +36,27 @@ class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_at_us: int | None = None
     observed: bool = False
     progress: Progress | None = None
+
+
+def end_of(row: JobRow, attempts: Sequence[AttemptView], followed: Sequence[JobRow] = ()) -> str:
+    """Say in one sentence how a job ended; ``followed`` are those that had to complete before it."""
+    said = f"Job {row.job} is {row.state}"
+    missing = next((other for other in followed if other.state is not JobState.COMPLETED), None)
+    if row.state is JobState.COMPLETED:
+        return f"{said}."
+    if missing is not None:
+        return f"{said}; job {missing.job}, which had to complete first, is {missing.state}."
+    if not attempts:
+        return f"{said}; it never started."
+    last = attempts[-1]
+    what = last.detail
+    if not what and last.state is AttemptState.INTERRUPTED:
+        what = "cut short, and such work is not simply repeated"
+    if not what and last.signal is not None:
+        what = f"ended by signal {last.signal}"
+    if not what:
+        what = str(last.state) if last.exit_code is None else f"exit status {last.exit_code}"
+    return f"{said}; attempt {last.number}: {what}."
 
 
 class AttemptView(msgspec.Struct, frozen=True, omit_defaults=True):

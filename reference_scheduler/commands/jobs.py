@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from reference_scheduler.commands.output import print_output
-from reference_scheduler.commands.request import SETTINGS, request_of, request_options
+from reference_scheduler.commands.request import SETTINGS, Seconds, request_of, request_options
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
     REFUSED,
@@ -88,7 +88,7 @@ def _requests(source: BinaryIO) -> Iterator[JobRequest]:
 {EXIT_STATUS} 1 also if a job did not complete, 3 if the time was up.""",
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer in all.")
+@click.option("--timeout", "timeout_s", type=Seconds(min=0), metavar="SECONDS", help="Wait no longer in all.")
 @json_option
 @with_client
 def wait(client: Client, jobs: tuple[str, ...], timeout_s: float | None, as_json: bool) -> None:

@@ -9,12 +9,26 @@ from typing import Any, TypeVar
 import click
 
 from reference_scheduler.commands.service import USAGE, Stopped
-from reference_scheduler.core.model import Priority
+from reference_scheduler.core.model import MAX_TIME_US, SECOND_US, Priority
 from reference_scheduler.requests import JobRequest
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 SETTINGS = {"allow_interspersed_args": False, "show_default": True}
 """Whatever follows the first word of the job's command belongs to that, with or without ``--``."""
+
+
+class Seconds(click.FloatRange):
+    """A length of time that the scheduler can count in microseconds."""
+
+    def __init__(self, min: float) -> None:
+        super().__init__(min=min, max=MAX_TIME_US // SECOND_US)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; what is no number is outside of every range, though it compares as inside."""
+        seconds: float = super().convert(value, param, ctx)
+        if seconds != seconds:
+            self.fail(f"{value} is no length of time.", param, ctx)
+        return seconds
 
 
 def request_options(function: _Function) -> _Function:
@@ -29,9 +43,7 @@ def request_options(function: _Function) -> _Function:
         click.option("--workspace", metavar="PATH", help="Its lane in the queue. [default: the current directory]"),
         click.option("--cwd", type=click.Path(path_type=Path), help="Where it runs. [default: the current directory]"),
         click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable besides those that pass anyway."),
-        click.option(
-            "--timeout", "timeout_s", type=click.FloatRange(min=0.001), metavar="SECONDS", help="For one attempt."
-        ),
+        click.option("--timeout", "timeout_s", type=Seconds(min=0.001), metavar="SECONDS", help="For one attempt."),
         click.option("--after-ok", multiple=True, metavar="ID", help="Start only when this job has completed."),
         click.option("--after-any", multiple=True, metavar="ID", help="Start only when this job has ended."),
         click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND..."),

@@ -32,7 +32,7 @@ from reference_scheduler.drivers.writer import Begun, Writer
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal, number_of
-from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, touched
+from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, concerned
 from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
 from reference_scheduler.replay import Recorder
@@ -234,10 +234,11 @@ class LiveDriver:
         chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=not self.paused))
         for intent, event in chosen:
             cut_short = attempts_interrupted(core, event, batch.wall_us)
+            names.update(dict.fromkeys(concerned(core, event)))
             decisions = self._tell_core(event, batch)
             batch.attempts += cut_short
             names.update((row.job, None) for row in cut_short)
-            names.update(dict.fromkeys(touched(event, decisions)))
+            names.update((decision.job, None) for decision in decisions)
             if intent is not None:
                 intent.add_rows(batch, decisions)
             for begun in beginnings(event.at, decisions):

@@ -11,12 +11,11 @@ from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.journal.base import AttemptRow, JobChange
 
 
-def touched(event: Event, decisions: Iterable[Decision]) -> list[str]:
-    """Return the jobs that may be in another state than before, besides those that a restart cut short."""
-    names = [decision.job for decision in decisions]
-    if isinstance(event, JobStateChanged | CancelRequested):
-        names.append(event.job)
-    return names
+def concerned(core: SchedulerCore, event: Event) -> list[str]:
+    """Return the job that ``event``, which ``core`` has not yet handled, may change: none that has ended."""
+    if isinstance(event, JobStateChanged | CancelRequested) and core.outcome(event.job) is None:
+        return [event.job]
+    return []
 
 
 def attempts_interrupted(core: SchedulerCore, event: Event, wall_us: int) -> list[AttemptRow]:

@@ -34,7 +34,7 @@ def test_the_life_of_a_job_as_text(service: Service, tmp_path: Path) -> None:
     fields = dict(re.split(r"  +", line) for line in out.splitlines()[:-1])
     assert (code, fields["state"], fields["exit code"], fields["workspace"]) == (0, "failed", "4", str(tmp_path))
     assert TIME.fullmatch(fields["submitted at"])
-    assert out.splitlines()[-1] == "Job 1 is failed."
+    assert out.splitlines()[-1] == "Job 1 is failed; attempt 1: exit status 4."
     assert refsched(tmp_path, "get", "1", "--output") == (0, "hello\n", "")
     code, out, _ = refsched(tmp_path, "list")
     head, row = (re.split(r"  +", line) for line in out.splitlines())
@@ -107,6 +107,13 @@ def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> Non
         found = json.loads(refsched(tmp_path, "list", "--json", *arguments)[1])
         assert ([job["id"] for job in found], arguments) == (expected, arguments)
     assert refsched(tmp_path, "list", "--state", "completed") == (0, "", "")
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e30", "-1"])
+def test_a_length_of_time_is_one(tmp_path: Path, seconds: str) -> None:
+    for arguments in (("submit", "--timeout", seconds, "true"), ("wait", "--timeout", seconds, "1")):
+        status, out, err = refsched(tmp_path, *arguments)
+        assert (status, out, "Invalid value for '--timeout'" in err, "Traceback" in err) == (2, "", True, False)
 
 
 def test_operating_the_scheduler(service: Service, tmp_path: Path) -> None:

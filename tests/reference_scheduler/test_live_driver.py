@@ -93,7 +93,7 @@ async def test_a_job_runs_to_its_end_and_its_result_is_kept() -> None:
     (attempt,) = scheduler.attempts(job.id)
     assert (attempt.state, attempt.exit_code, attempt.failure, attempt.detail) == ("failed", 3, "execution", "d")
     assert not context.permit.release()
-    assert scheduler.why(job.id) == f"Job {job.id} is failed."
+    assert scheduler.why(job.id) == f"Job {job.id} is failed; attempt 1: d."
     await scheduler.close()
 
 
@@ -163,7 +163,11 @@ async def test_a_cancelled_job_frees_its_place_for_the_next() -> None:
     assert (await scheduler.wait(first.id, TIMEOUT_S)).state is JobState.CANCELLED
     executor.end(contexts[1])
     assert (await scheduler.wait(third.id, TIMEOUT_S)).state is JobState.COMPLETED
-    assert (await scheduler.cancel(third.id)).state is JobState.COMPLETED
+    ended = scheduler.get(third.id)
+    assert (ended.state, await scheduler.cancel(third.id)) == (JobState.COMPLETED, ended), "nor is its end another"
+    assert scheduler.why(second.id) == "Job 2 is cancelled; it never started."
+    fourth = await scheduler.submit(held(after_ok=(first.id,)))
+    assert scheduler.why(fourth.id) == "Job 4 is cancelled; job 1, which had to complete first, is cancelled."
     await scheduler.close()
 
 

@@ -156,6 +156,11 @@ async def test_a_recording_that_cannot_be_made_is_said_so_and_stops_nothing(tmp_
             scheduler.record_start(tmp_path / "text")
         assert not scheduler.record_status().active
         await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        scheduler.record_start(tmp_path / "x.replay")
+        with pytest.raises(ReplayError, match="magic bytes"):
+            scheduler.record_start(tmp_path / "text")
+        assert scheduler.record_start(tmp_path / "x.replay") == scheduler.record_status()
+        assert (scheduler.record_status().active, scheduler.record_status().path) == (True, str(tmp_path / "x.replay"))
 
 
 def test_no_log_is_no_workload(tmp_path: Path) -> None:
