@@ -21,7 +21,7 @@ from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.limits import no_collection, recursion
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
-from checkers.resolve.evaluate import MAX_DEPTH, Evaluator, TooDeepError
+from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
 from checkers.scan.cache import Cache, Kept
@@ -33,6 +33,7 @@ __all__ = ["LayoutError", "Scan", "scan"]
 
 RECURSION_LIMIT = 20_000
 """Following names across modules nests a few Python frames per alias; :data:`MAX_DEPTH` bounds the aliases."""
+_TOO_DEEP = f"a name has more than {MAX_DEPTH:,} names behind it, or stands for more than {MAX_VALUES:,} values"
 
 FOLLOWED_MODULES = frozenset(
     {"contextlib", "functools", "importlib", "operator", "shlex", "sys", "typing", "typing_extensions"}
@@ -92,7 +93,7 @@ def scan(request: Scan) -> Tree:
         stamps = {} if cache is None else cache.stamps(listing.files)
         with no_collection():
             found = _find(request, listing.files)
-        if cache is not None:
+        if cache is not None and not any(_may_be_passing(file) for file in found.files):
             cache.store(stamps, found)
     unreadable = [
         SourceFile(u.path, unanalysed=_unanalysed(u.path, f.Broken(u.code, u.message, 1, 1)))
@@ -116,6 +117,11 @@ def _find(request: Scan, paths: list[str]) -> Kept:
     with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
         files = [_file(finder, analysed[path]) for path in paths]
     return Kept(files, defined_names(modules, layout.names), frozenset(finder.calls))
+
+
+def _may_be_passing(file: SourceFile) -> bool:
+    """Whether a file failed for a reason that may lie in the machine, such as a worker that was killed."""
+    return file.unanalysed is not None and file.unanalysed.code == "SRC005"
 
 
 def _cache(request: Scan) -> Cache | None:
@@ -226,7 +232,7 @@ def _file(finder: SiteFinder, analysed: Analysed) -> SourceFile:
     try:
         sites, uses = finder.sites(analysed)
     except (TooDeepError, RecursionError):
-        broken = f.Broken("SRC005", f"a name is defined through more than {MAX_DEPTH} aliases", 1, 1)
+        broken = f.Broken("SRC005", _TOO_DEEP, 1, 1)
         return SourceFile(path, unanalysed=_unanalysed(path, broken))
     facts = analysed.facts
     return SourceFile(

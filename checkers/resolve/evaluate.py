@@ -28,8 +28,8 @@ from checkers.resolve.values import (
     Values,
 )
 
-MAX_DEPTH = 300
-"""Aliases of aliases that are followed; more is reported, never passed over."""
+MAX_DEPTH = 10_000
+"""Names behind a name that are followed, some four for each module of a re-export; more is reported."""
 MAX_ROUNDS = 12
 FULL_ROUNDS = 2
 """Rounds after which ``node = node.left`` gives no longer names: a library's attributes have no end of their own."""

@@ -153,6 +153,12 @@ def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> Non
     )
 
 
+def test_a_chain_of_a_thousand_modules_is_followed(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {f"m{n}.py": f"from m{n - 1} import go\n" for n in range(1, 1000)}
+    files |= {"m0.py": "from os import system as go\n", "use.py": "from m999 import go\ngo('')\n"}
+    assert verdict(analyse(tmp_path, files)["use.py"]) == "os.system"
+
+
 def test_star_imports_in_a_circle_end(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         f"m{n}.py": "".join(f"from m{other} import *\n" for other in range(25) if other != n) + "system('x')\n"

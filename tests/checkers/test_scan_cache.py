@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkers import engine
-from checkers.model import Tree
+from checkers.model import SourceFile, Tree, Unanalysed
 from checkers.scan import cache
 
 OLD = time.time_ns() - 60_000_000_000
@@ -58,6 +58,14 @@ def kept(project: Path) -> Tree:
 @pytest.mark.usefixtures("no_analysis")
 def test_nothing_is_analysed_when_nothing_has_changed(kept: Tree, project: Path) -> None:
     assert told(scan(project)) == told(kept)
+
+
+def test_a_failure_that_may_be_the_machines_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = SourceFile("a.py", unanalysed=Unanalysed("a.py", "SRC005", "parser-failed", "a worker was killed"))
+    with monkeypatch.context() as once:
+        once.setattr(engine, "_find", lambda request, paths: engine.Kept([lost], frozenset(), frozenset()))
+        assert scan(project).files == (lost,)
+    assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
 
 
 @pytest.mark.usefixtures("no_analysis")
