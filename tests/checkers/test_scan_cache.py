@@ -63,7 +63,7 @@ def test_nothing_is_analysed_when_nothing_has_changed(kept: Tree, project: Path)
 def test_a_failure_that_may_be_the_machines_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = SourceFile("a.py", unanalysed=Unanalysed("a.py", "SRC005", "parser-failed", "a worker was killed"))
     with monkeypatch.context() as once:
-        once.setattr(engine, "_find", lambda request, paths: engine.Kept([lost], frozenset(), frozenset()))
+        once.setattr(engine, "_find", lambda request, paths: cache.Kept([lost], frozenset(), frozenset()))
         assert scan(project).files == (lost,)
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
 
