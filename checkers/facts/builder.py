@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from checkers.facts import model as f
 from checkers.facts.flow import ArmKind, Event, EventKind, Flow, GroupKind
 from checkers.facts.interest import Interest, Reach
@@ -317,7 +319,7 @@ class Builder:
         reach = Reach(self.interest, loads, names, self._bindings, self._functions, classes)
         checked = self._only_type_checked(loads)
         uses = tuple(
-            pending.use._replace(place=self._locate(pending.use.place), aliases=tuple(pending.aliases))
+            replace(pending.use, place=self._locate(pending.use.place), aliases=tuple(pending.aliases))
             for pending in self._uses
             if not (pending.container and checked.issuperset(pending.container)) and reach.use(pending.use)
         )

@@ -8,105 +8,109 @@ rules and the flow of control. So the resolver needs no scopes, only values.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import msgspec
 
 
-class Name(NamedTuple):
+class Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What facts are made of: compact in memory, and to be written and read as MessagePack arrays of checked types."""
+
+
+class Name(Value, frozen=True, tag=True):
     """A name that is read; ``ModuleFacts.loads[load]`` are the bindings that may reach it."""
 
     load: int
 
 
-class Attribute(NamedTuple):
+class Attribute(Value, frozen=True, tag=True):
     """``value.name``."""
 
     value: Expression
     name: str
 
 
-class CallArgument(NamedTuple):
+class CallArgument(Value, frozen=True):
     """``keyword`` is None for a positional argument, ``*`` and ``**`` for unpacked ones."""
 
     keyword: str | None
     value: Expression
 
 
-class Call(NamedTuple):
+class Call(Value, frozen=True, tag=True):
     """``function(arguments)``."""
 
     function: Expression
     arguments: tuple[CallArgument, ...]
 
 
-class Item(NamedTuple):
+class Item(Value, frozen=True, tag=True):
     """``value[key]``."""
 
     value: Expression
     key: Expression
 
 
-class Constant(NamedTuple):
+class Constant(Value, frozen=True, tag=True):
     """A constant of the source."""
 
     value: str | int | bool | None
 
 
-class Choice(NamedTuple):
+class Choice(Value, frozen=True, tag=True):
     """One of several values: a conditional expression, ``or``, a type union."""
 
     options: tuple[Expression, ...]
 
 
-class Display(NamedTuple):
+class Display(Value, frozen=True, tag=True):
     """A tuple, list or set display."""
 
     elements: tuple[Expression, ...]
 
 
-class Joined(NamedTuple):
+class Joined(Value, frozen=True, tag=True):
     """A sequence made of others (``a + b``, ``[*a]``, ``list(a)``): where its elements may come from."""
 
     sources: tuple[Expression, ...]
 
 
-class Element(NamedTuple):
+class Element(Value, frozen=True, tag=True):
     """What iterating over ``iterable`` gives."""
 
     iterable: Expression
 
 
-class Part(NamedTuple):
+class Part(Value, frozen=True, tag=True):
     """Element ``position`` of an unpacked value."""
 
     value: Expression
     position: int
 
 
-class Entered(NamedTuple):
+class Entered(Value, frozen=True, tag=True):
     """What ``with value as …`` binds."""
 
     value: Expression
 
 
-class Awaited(NamedTuple):
+class Awaited(Value, frozen=True, tag=True):
     """``await value``."""
 
     value: Expression
 
 
-class Instance(NamedTuple):
+class Instance(Value, frozen=True, tag=True):
     """An object of the type that an annotation names."""
 
     annotation: Expression
 
 
-class Module(NamedTuple):
+class Module(Value, frozen=True, tag=True):
     """The module that ``import`` binds: the first component, or with ``as`` the whole name."""
 
     name: str
 
 
-class Member(NamedTuple):
+class Member(Value, frozen=True, tag=True):
     """What ``from module import name`` binds; ``level`` counts the leading dots."""
 
     module: str
@@ -114,39 +118,39 @@ class Member(NamedTuple):
     name: str
 
 
-class Star(NamedTuple):
+class Star(Value, frozen=True, tag=True):
     """Whatever name was asked for, if ``from module import *`` brings it."""
 
     module: str
     level: int
 
 
-class FunctionValue(NamedTuple):
+class FunctionValue(Value, frozen=True, tag=True):
     """The function ``ModuleFacts.functions[number]``."""
 
     number: int
 
 
-class ClassValue(NamedTuple):
+class ClassValue(Value, frozen=True, tag=True):
     """The class ``ModuleFacts.classes[number]``."""
 
     number: int
 
 
-class SelfValue(NamedTuple):
+class SelfValue(Value, frozen=True, tag=True):
     """The first parameter of a method: an instance of the class, or the class itself."""
 
     number: int
     is_class: bool
 
 
-class SuperValue(NamedTuple):
+class SuperValue(Value, frozen=True, tag=True):
     """``super()`` in a method of the class."""
 
     number: int
 
 
-class Opaque(NamedTuple):
+class Opaque(Value, frozen=True, tag=True):
     """Anything that carries no name we follow."""
 
 
@@ -177,17 +181,16 @@ Expression = (
 )
 
 
-class Binding(NamedTuple):
+class Binding(Value, frozen=True):
     """One place that binds a name, and to what."""
 
     name: str
-    value: Any
-    """An :data:`Expression`; typed ``Any`` because mypy cannot follow the recursion through named tuples."""
+    value: Expression
     escapes: bool
     """Bound at module or class level, where other code can take it."""
 
 
-class Place(NamedTuple):
+class Place(Value, frozen=True):
     """Where a use stands: its reported name, and the lines an annotation may refer to (see ``model.Extent``)."""
 
     line: int
@@ -206,11 +209,11 @@ class Role:
     ALIAS = "alias"
 
 
-class Use(NamedTuple):
+class Use(Value, frozen=True):
     """A value that is called, handed on, or given another name."""
 
     role: str
-    value: Any
+    value: Expression
     place: Place
     symbol: str
     chain: str
@@ -219,32 +222,32 @@ class Use(NamedTuple):
     """For an alias, the bindings it makes."""
 
 
-class Function(NamedTuple):
+class Function(Value, frozen=True):
     """A function or method; ``symbol`` is its qualified name inside the module."""
 
     symbol: str
-    returns: Any
-    decorators: tuple[Any, ...]
+    returns: Expression
+    decorators: tuple[Expression, ...]
 
 
-class Class(NamedTuple):
+class Class(Value, frozen=True):
     """A class: ``members`` bind in its body, ``attributes`` are what its methods store on ``self``."""
 
     symbol: str
-    bases: tuple[Any, ...]
+    bases: tuple[Expression, ...]
     members: dict[str, tuple[int, ...]]
-    attributes: dict[str, tuple[Any, ...]]
+    attributes: dict[str, tuple[Expression, ...]]
     place: Place
 
 
-class Statement(NamedTuple):
+class Statement(Value, frozen=True):
     """First and last line of a simple statement, a compound statement's header, or a decorator."""
 
     first_line: int
     last_line: int
 
 
-class CommentFacts(NamedTuple):
+class CommentFacts(Value, frozen=True):
     """See ``model.Comment``."""
 
     line: int
@@ -254,7 +257,7 @@ class CommentFacts(NamedTuple):
     block_last_line: int
 
 
-class HeaderFacts(NamedTuple):
+class HeaderFacts(Value, frozen=True):
     """See ``model.Header``."""
 
     first_line: int
@@ -263,7 +266,7 @@ class HeaderFacts(NamedTuple):
     is_decorator: bool
 
 
-class ModuleFacts(NamedTuple):
+class ModuleFacts(Value, frozen=True):
     """All that the resolver needs to know of one module."""
 
     uses: tuple[Use, ...]
@@ -289,7 +292,7 @@ class ModuleFacts(NamedTuple):
     symbols: tuple[str, ...]
 
 
-class Broken(NamedTuple):
+class Broken(Value, frozen=True):
     """A source that gave no facts, and why."""
 
     code: str
