@@ -20,14 +20,14 @@ from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.codes import CODES
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
+from checkers.intake.cache import Cache, Kept
+from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
+from checkers.intake.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.limits import no_collection, recursion
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
-from checkers.scan.cache import Cache, Kept
-from checkers.scan.files import STUB_SUFFIX, Listing, is_excluded, list_files
-from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
 
 __all__ = ["LayoutError", "Scan", "scan"]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from checkers import engine, manifests
 from checkers.config import Request
+from checkers.intake.cache import FOLDER, clear
 from checkers.manifests import BypassManifest, Manifest, OwnershipManifest
 from checkers.model import Confidence, Finding, Selection, Site, Tree
 from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
 from checkers.rules import Judgement, bypass, ownership
-from checkers.scan.cache import FOLDER, clear
 from checkers.targets import is_chain, target_matches
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from distributed import Client, LocalCluster
 
+import checkers
 from checkers import limits
 from checkers.engine import Scan, scan
 from checkers.limits import no_collection, recursion
@@ -84,7 +85,7 @@ def test_a_cluster(own: Tree) -> None:
         ) as cluster,
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
-        assert scan(Scan(FIXTURES, executor=client.get_executor())) == own
+        assert checkers.scan(root=FIXTURES, executor=client.get_executor()) == own
 
 
 def test_an_unsaved_buffer_goes_to_the_executor_too(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
+from checkers.intake.source import decode, read, too_deep, too_large
 from checkers.lines import split_lines
-from checkers.scan.source import decode, read, too_deep, too_large
 
 if TYPE_CHECKING:
     from libcst import ParserSyntaxError
