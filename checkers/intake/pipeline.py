@@ -32,14 +32,18 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
-from checkers.intake.source import decode, read, too_deep, too_large
+from checkers.facts.summary import Summary, summarise
+from checkers.intake.source import Stamp, decode, read, stamp_of, too_deep, too_large
+from checkers.limits import recursion
 from checkers.lines import split_lines
 
 if TYPE_CHECKING:
@@ -50,6 +54,10 @@ CPU_SECONDS = 20
 CPU_SECONDS_PER_MIB = 10
 MEMORY_BYTES = 6 * 1024**3
 MAX_MESSAGE = 80
+
+_PACKED_DEPTH = 1000
+"""Nesting of calls within which values are packed, in C code that a deep one would bring down."""
+_ENCODER = msgspec.msgpack.Encoder()
 
 _PARSER_PLACE = re.compile(r"error at (\d+):(\d+)")
 _PARSER_PREFIX = re.compile(r"^(?:parser error: |tokenizer error: |error at \d+:\d+: )+")
@@ -79,6 +87,24 @@ class Analysed(NamedTuple):
     broken: Broken | None = None
     cells: tuple[Cell, ...] = ()
     columns: tuple[tuple[int, int], ...] = ()
+
+
+_DECODER = msgspec.msgpack.Decoder(Analysed)
+
+
+class Answer(NamedTuple):
+    """What a worker says of one file: a summary, if there are facts, and the whole as MessagePack."""
+
+    path: str
+    packed: bytes | Analysed
+    """Not packed where that cannot be: values nest too deep, or are no Unicode."""
+    summary: Summary | None
+    stamp: Stamp
+
+
+def unpack(packed: bytes | msgspec.Raw) -> Analysed:
+    """What a worker packed. Raises ValueError for anything else."""
+    return _DECODER.decode(packed)
 
 
 def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
@@ -166,22 +192,31 @@ def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:
     return cell_of(analysed.cells, line)
 
 
-def _read_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Analysed]:
+def _read_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Answer]:
     """What a worker does; its answer is facts or reasons, never an exception.
 
     ``bounded``: this process is one of our own, which may be ended when a file takes it too long.
     """
     results = []
     for path, given in chunk:
-        data = read(job.root, path, job.max_file_bytes) if given is None else given
+        data, stamp = read(job.root, path, job.max_file_bytes) if given is None else (given, stamp_of(given))
         if bounded:
             _limit_time(0 if isinstance(data, Broken) else len(data))
         try:
-            results.append(analyse(job, path, data))
+            analysed = analyse(job, path, data)
+            results.append(_answer(analysed, stamp))
         except Exception as error:  # a fault of ours must not cost the other files their verdict
             message = f"the analysis failed, please report it: {type(error).__name__}: {error}"
-            results.append(Analysed(path, None, Broken("SRC005", message, 1, 1)))
+            results.append(_answer(Analysed(path, None, Broken("SRC005", message, 1, 1)), stamp))
     return results
+
+
+def _answer(analysed: Analysed, stamp: Stamp) -> Answer:
+    summary = None if analysed.facts is None else summarise(analysed.facts)
+    packed: bytes | Analysed = analysed
+    with suppress(OverflowError, UnicodeEncodeError, RecursionError), recursion(_PACKED_DEPTH):
+        packed = _ENCODER.encode(analysed)
+    return Answer(analysed.path, packed, summary, stamp)
 
 
 def _limit_time(size: int) -> None:
@@ -242,7 +277,7 @@ def analyse_files(
     jobs: int,
     unsaved: Mapping[str, bytes] | None = None,
     executor: Executor | None = None,
-) -> Iterator[Analysed]:
+) -> Iterator[Answer]:
     """What became of each of ``paths``, in any order, read on ``executor``, or else by ``jobs`` workers of our own.
 
     ``unsaved``: bytes that stand for what the file of a path holds.
@@ -259,9 +294,9 @@ def analyse_files(
         yield _analyse_alone(job, suspect)
 
 
-def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator[Analysed]:
+def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator[Answer]:
     """Have ``executor`` work through ``waiting``; what it does not answer stays there, and a warning tells so."""
-    running: dict[Future[list[Analysed]], Chunk] = {}
+    running: dict[Future[list[Answer]], Chunk] = {}
     failure: Exception | None = None
     try:
         while waiting and failure is None:
@@ -290,9 +325,9 @@ def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator
 
 def _until_broken(
     pool: Executor, job: Job, waiting: deque[Chunk], suspects: list[tuple[str, bytes | None]], window: int
-) -> Iterator[Analysed]:
+) -> Iterator[Answer]:
     """Work through ``waiting``; when a worker dies, stop and leave what was under way in ``suspects``."""
-    running: dict[Future[list[Analysed]], Chunk] = {}
+    running: dict[Future[list[Answer]], Chunk] = {}
     broken = False
     while running or (waiting and not broken):
         while waiting and not broken and len(running) < window:
@@ -312,10 +347,10 @@ def _until_broken(
                 suspects += chunk
 
 
-def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Analysed:
+def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Answer:
     try:
         with _workers(1) as pool:
             return pool.submit(_read_chunk, job, (file,), bounded=True).result()[0]
     except BrokenExecutor:
         message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
-        return Analysed(file[0], None, Broken("SRC005", message, 1, 1))
+        return _answer(Analysed(file[0], None, Broken("SRC005", message, 1, 1)), Stamp())

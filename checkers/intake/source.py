@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
 import stat
 import tokenize
+
+import msgspec
 
 from checkers.facts.model import Broken
 from checkers.lines import line_at, split_lines
@@ -22,25 +25,49 @@ _LEXEME = re.compile(
 )
 
 
-def read(root: str, path: str, limit: int) -> bytes | Broken:
-    """The bytes of ``path`` below ``root``; Broken when it is no readable file of at most ``limit`` bytes."""
+class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """By what a file is known again: size in bytes, time of change in ns, mode, and a digest of what was read of it."""
+
+    size: int = -1
+    """-1 where there was nothing to stat."""
+    changed_ns: int = 0
+    mode: int = 0
+    digest: bytes = b""
+
+
+def read(root: str, path: str, limit: int) -> tuple[bytes | Broken, Stamp]:
+    """The bytes of ``path`` below ``root``, or why it is no readable file of at most ``limit`` bytes; and its stamp."""
     try:
         descriptor = os.open(os.path.join(root, path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
-        return Broken("SRC002", f"cannot read the file: {getattr(error, 'strerror', None) or error}", 1, 1)
+        return Broken("SRC002", f"cannot read the file: {getattr(error, 'strerror', None) or error}", 1, 1), Stamp()
     with io.FileIO(descriptor) as stream:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return Broken("SRC002", "not a regular file", 1, 1)
-        if status.st_size > limit:
-            return too_large(status.st_size, limit)
-        try:
-            data = stream.read(limit + 1) or b""
-            while len(data) <= limit and (more := stream.read(limit + 1 - len(data))):
-                data += more
-        except OSError as error:
-            return Broken("SRC002", f"cannot read the file: {error.strerror}", 1, 1)
+        data = _content(stream, status, limit)
+    return data, stamp_of(data, status)
+
+
+def _content(stream: io.FileIO, status: os.stat_result, limit: int) -> bytes | Broken:
+    if not stat.S_ISREG(status.st_mode):
+        return Broken("SRC002", "not a regular file", 1, 1)
+    if status.st_size > limit:
+        return too_large(status.st_size, limit)
+    try:
+        data = stream.read(limit + 1) or b""
+        while len(data) <= limit and (more := stream.read(limit + 1 - len(data))):
+            data += more
+    except OSError as error:
+        return Broken("SRC002", f"cannot read the file: {error.strerror}", 1, 1)
     return data if len(data) <= limit else too_large(len(data), limit)
+
+
+def stamp_of(data: bytes | Broken, status: os.stat_result | None = None) -> Stamp:
+    """The stamp of what was read; without ``status`` for bytes that come from no file."""
+    content = repr(data).encode() if isinstance(data, Broken) else data
+    digest = hashlib.blake2b(content, digest_size=16).digest()
+    if status is None:
+        return Stamp(digest=digest)
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_mode, digest)
 
 
 def too_large(size: int, limit: int) -> Broken:

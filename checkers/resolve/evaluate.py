@@ -7,6 +7,7 @@ for what the last round found, and rounds repeat until nothing is new (Kleene's 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from checkers.catalog import Catalog
@@ -57,6 +58,8 @@ class Evaluator:
         self.modules = modules
         self.layout = layout
         self.catalog = catalog
+        self.reached: dict[str, set[str]] = defaultdict(set)
+        """Files that were looked at, by the file whose names led there; under ``""`` those that a request names."""
         self._known: dict[Hashable, Values] = {}
         self._assumed: dict[Hashable, Values] = {}
         self._round: dict[Hashable, Values] = {}
@@ -144,6 +147,7 @@ class Evaluator:
             attributes.append(attribute)
             if not module:
                 return ()
+        self.reached[""].add(path)
         values: Values = (ProjectModule(module, path),)
         for attribute in reversed(attributes):
             values = _union(self.attribute(value, attribute, path) for value in values)
@@ -189,6 +193,7 @@ class Evaluator:
             name = absolute
         found = self.layout.find(name, path)
         if found is not None:
+            self.reached[path].add(found)
             return ProjectModule(self.layout.names[found], found)
         if self.layout.is_package(name):
             return ProjectModule(name, None)
@@ -221,7 +226,9 @@ class Evaluator:
         if module.path is not None and facts is not None:
             values = self.export(module.path, name)
         below = self.layout.find(full, module.path or importer)
-        if below is not None:  # importing it takes the name in the package, whatever that bound before
+        if below is not None:
+            self.reached[module.path or importer].add(below)
+            # Importing it takes the name in the package, whatever that bound before.
             return _union((values, (ProjectModule(self.layout.names[below], below),)))
         if values:
             return values

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -72,8 +72,8 @@ class SiteFinder:
         self.patterns = [target for target in targets if "*" in target and not is_chain(target)]
         self.chains = [target for target in targets if is_chain(target)]
         self._watched = self._watched_names(watch)
-        self.calls: set[str] = set()
-        """``path\\0name`` of the watched names that a file calls."""
+        self.calls: dict[str, set[str]] = defaultdict(set)
+        """The watched names that a file calls, by its path."""
         self._governed: dict[ProjectClass, list[Entry]] = {}
         self._public = self._public_names()
         self._owners = {entry.name.rpartition(".")[0] for entry in self.catalog.entries}
@@ -325,7 +325,7 @@ class SiteFinder:
 
     def _note_watched(self, path: str, values: Values) -> None:
         for value in values if self._watched else ():
-            self.calls.update(f"{path}\0{name}" for name in self._watched.get(self._name_of(value), ()))
+            self.calls[path].update(self._watched.get(self._name_of(value), ()))
 
     def _watched_names(self, watch: Iterable[str]) -> dict[str, set[str]]:
         """The names to watch for, by each name under which they are met."""
@@ -477,13 +477,3 @@ def number(sites: Iterable[Site]) -> tuple[Site, ...]:
         counts[site.symbol, site.api] += 1
         ordered.append(replace(site, ordinal=counts[site.symbol, site.api]))
     return tuple(ordered)
-
-
-def defined_names(modules: Mapping[str, f.ModuleFacts], names: Mapping[str, str]) -> frozenset[str]:
-    """Fully qualified names of all that the modules define or bind at top level."""
-    found = set(names.values())
-    for path, facts in modules.items():
-        prefix = f"{names[path]}." if names[path] else ""
-        found.update(prefix + name for name in (*facts.symbols, *facts.exports))
-        found.update(f"{prefix}{owner.symbol}.{name}" for owner in facts.classes for name in owner.members)
-    return frozenset(found)

@@ -145,7 +145,9 @@ def test_things_that_are_no_files(tmp_path: Path) -> None:
 
 def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> None:
     job = pipeline.Job(str(tmp_path), Interest(), (), 1000)
-    (result,) = pipeline.analyse_files(job, ["gone.py"], 1)
+    (answer,) = pipeline.analyse_files(job, ["gone.py"], 1)
+    assert isinstance(answer.packed, bytes)
+    result = pipeline.unpack(answer.packed)
     assert result.broken is not None
     assert (result.broken.code, result.broken.message) == (
         "SRC002",

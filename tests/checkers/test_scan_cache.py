@@ -1,17 +1,21 @@
-"""A kept result is given again while nothing has changed, and never otherwise."""
+"""What was found is given again while nothing has changed, and never otherwise."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from checkers import engine
-from checkers.intake import cache
-from checkers.model import SourceFile, Tree, Unanalysed
+from checkers import engine, finding
+from checkers.facts.model import Broken
+from checkers.intake import cache, pipeline
+from checkers.model import Tree
+from checkers.resolve.sites import SiteFinder
 
 OLD = time.time_ns() - 60_000_000_000
 FILES = {
@@ -47,7 +51,7 @@ def no_analysis(kept: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise AssertionError("nothing has changed, and files were analysed")
 
-    monkeypatch.setattr(engine, "analyse_files", refuse)
+    monkeypatch.setattr(finding, "analyse_files", refuse)
 
 
 @pytest.fixture
@@ -61,10 +65,17 @@ def test_nothing_is_analysed_when_nothing_has_changed(kept: Tree, project: Path)
 
 
 def test_a_failure_that_may_be_the_machines_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = SourceFile("a.py", unanalysed=Unanalysed("a.py", "SRC005", "parser-failed", "a worker was killed"))
+    def analyse_files(job: pipeline.Job, paths: Sequence[str], *rest: Any) -> Iterator[pipeline.Answer]:
+        for answer in pipeline.analyse_files(job, paths, *rest):
+            if answer.path == "a.py":
+                killed = pipeline.Analysed("a.py", None, Broken("SRC005", "a worker was killed", 1, 1))
+                answer = answer._replace(packed=msgspec.msgpack.encode(killed), summary=None)
+            yield answer
+
     with monkeypatch.context() as once:
-        once.setattr(engine, "_find", lambda request, paths: cache.Kept([lost], frozenset(), frozenset()))
-        assert scan(project).files == (lost,)
+        once.setattr(finding, "analyse_files", analyse_files)
+        broken = [(file.path, file.unanalysed.code) for file in scan(project).files if file.unanalysed]
+        assert broken == [("a.py", "SRC005"), ("broken.py", "SRC001")]
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
 
 
@@ -97,30 +108,38 @@ def test_a_file_that_is_gone_is_gone(kept: Tree, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", '{"written": 1}', '{"stamps": {}, "written": 1, "files": [], "calls": []}', "[" * 100_000, "\0"],
+    "data", [b"", b"\xc0", b"{}", b"\x94\xa0\x00\x80\x90", b"\x91" * 100_000, b"\x93\xa1x\x00\x80"]
 )
-def test_a_corrupt_cache_is_passed_over_and_written_anew(kept: Tree, project: Path, text: str) -> None:
-    (file,) = (project / cache.FOLDER).glob("*.json")
-    file.write_text(text, encoding="utf-8")
+def test_a_corrupt_cache_is_passed_over_and_written_anew(kept: Tree, project: Path, data: bytes) -> None:
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    whole = file.read_bytes()
+    file.write_bytes(data)
     assert told(scan(project)) == told(kept)
-    assert json.loads(file.read_bytes())["stamps"].keys() == FILES.keys()
+    assert msgspec.msgpack.decode(file.read_bytes(), type=cache.Document).records.keys() == FILES.keys()
+    for end in range(0, len(whole), 97):
+        file.write_bytes(whole[:end])
+        assert told(scan(project)) == told(kept)
 
 
-@pytest.mark.parametrize(
-    "value", [["os.system", "x"], ["Site"], ["tuple", ["Path", "/"]], ["SourceFile", 3], {"a": 1}, 1.5]
-)
-def test_a_hostile_value_makes_nothing(kept: Tree, project: Path, value: object) -> None:
-    (file,) = (project / cache.FOLDER).glob("*.json")
-    document = json.loads(file.read_bytes())
-    document["files"] = [value]
-    file.write_text(json.dumps(document), encoding="utf-8")
-    assert told(scan(project)) == told(kept)
+def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
+    """Numbers that lead nowhere are met only when they are used: when another file changes."""
+    whole = scan(project)
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    document = msgspec.msgpack.decode(file.read_bytes(), type=cache.Document)
+    analysed = pipeline.unpack(document.records["a.py"].packed)
+    assert analysed.facts is not None
+    hostile = msgspec.structs.replace(analysed.facts, functions=(), classes=())
+    packed = msgspec.msgpack.encode(analysed._replace(facts=hostile))
+    document.records["a.py"].packed = msgspec.Raw(packed)
+    file.write_bytes(msgspec.msgpack.encode(document))
+    write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
+    assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
+    assert {file.path for file in whole.files} == FILES.keys()
 
 
 def test_another_way_of_asking_is_another_cache(kept: Tree, project: Path) -> None:
     engine.scan(engine.Scan(project, jobs=1, cache=project / cache.FOLDER, by_name=True))
-    assert len(list((project / cache.FOLDER).glob("*.json"))) == 2
+    assert len(list((project / cache.FOLDER).glob("*.facts"))) == 2
 
 
 def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> None:
@@ -135,3 +154,78 @@ def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> 
 def test_a_folder_that_cannot_be_written_costs_nothing(project: Path) -> None:
     (project / cache.FOLDER).write_text("in the way", encoding="utf-8")
     assert scan(project).files
+
+
+# --- what is resolved again ----------------------------------------------------------------------------------------
+
+CHAIN = {
+    "base.py": "import subprocess\n\nlaunch = subprocess.run\n\ndef plain():\n    return 1\n",
+    "middle.py": "from base import launch, plain\n",
+    "use.py": "import middle\n\nmiddle.launch('x')\n",
+    "apart.py": "import os\n\nos.system('x')\n",
+}
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    for name, text in CHAIN.items():
+        write(tmp_path / name, text)
+    scan(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    paths: list[str] = []
+    find = SiteFinder.sites
+    monkeypatch.setattr(
+        SiteFinder, "sites", lambda self, analysed: (paths.append(analysed.path), find(self, analysed))[1]
+    )
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "again"),
+    [
+        ("base.py", CHAIN["base.py"].replace("return 1", "x = len('x')\n    subprocess.call('x')"), ["base.py"]),
+        ("base.py", "\n\n" + CHAIN["base.py"], ["base.py"]),
+        ("base.py", CHAIN["base.py"].replace(".run", ".call"), ["base.py", "middle.py", "use.py"]),
+        ("use.py", CHAIN["use.py"] + "x = 1\n", ["use.py"]),
+        ("apart.py", "import sys\n", list(CHAIN)),  # one library less may mean another catalogue
+    ],
+)
+def test_only_what_a_change_can_concern_is_resolved_again(
+    chain: Path, resolved: list[str], name: str, text: str, again: list[str]
+) -> None:
+    write(chain / name, text, OLD + 5)
+    found = told(scan(chain))
+    assert sorted(resolved) == sorted(again)
+    assert found == told(engine.scan(engine.Scan(chain, jobs=1)))
+
+
+def test_an_unsaved_buffer_is_resolved_alone_and_not_kept(chain: Path, resolved: list[str]) -> None:
+    buffer = ("use.py", b"import middle\nmiddle.launch('x')\nmiddle.plain()\n")
+    asked = engine.Scan(chain, paths=("use.py",), jobs=1, stdin=buffer, cache=chain / cache.FOLDER)
+    (site,) = [site for file in engine.scan(asked).files for site in file.sites if site.path == "use.py"]
+    assert (site.line, site.api) == (2, "subprocess.run")
+    assert resolved == ["use.py"]
+    (site,) = [site for file in scan(chain).files for site in file.sites if site.path == "use.py"]
+    assert site.line == 3
+    assert resolved == ["use.py"]
+
+
+def test_a_new_file_reads_no_other(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (chain / "package").mkdir()
+    write(chain / "package/__init__.py", "")
+    scan(chain)
+    read: list[str] = []
+
+    def analyse_files(job: pipeline.Job, paths: Sequence[str], *rest: Any) -> Iterator[pipeline.Answer]:
+        read.extend(paths)
+        return pipeline.analyse_files(job, paths, *rest)
+
+    monkeypatch.setattr(finding, "analyse_files", analyse_files)
+    write(chain / "package/inner.py", "from base import launch\nlaunch('x')\n")
+    found = told(scan(chain))
+    assert read == ["package/inner.py"]
+    assert found == told(engine.scan(engine.Scan(chain, jobs=1)))

@@ -1,0 +1,87 @@
+"""After any change of any file, what a scan finds with its cache is what it finds without."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers import engine
+from checkers.intake import cache
+from checkers.model import Tree
+
+MODULES = ("m0", "m1", "m2", "pkg.m3", "pkg")
+NAMES = ("a", "b", "c")
+LINES = (
+    "import os",
+    "import subprocess",
+    "import threading",
+    "import {module}",
+    "from {module} import {name}",
+    "from {module} import {name} as {other}",
+    "from {module} import *",
+    "from .m3 import {name}",
+    "{name} = os.system",
+    "{name} = subprocess.run",
+    "{name} = {other}",
+    "{name} = {module}.{other}",
+    "{name} = {other}()",
+    "class {name}({other}):\n    pass",
+    "class {name}(threading.Thread):\n    def go(self):\n        self.{other} = subprocess.Popen('x')\n        go()",
+    "class {name}:\n    {other} = os.system",
+    "def {name}() -> threading.Thread: ...",
+    "def {name}(x: {other}):\n    x.start()\n    return {module}.{name}('x')",
+    "def {name}():\n    y = {other}\n    y('x')\n    {other}('x')",
+    "{name}('x')",
+    "{name}().start()",
+    "{module}.{name}('x')",
+    "{module}.{name}.{other}('x')",
+    "{name}.{other}('x')",
+    "getattr({module}, '{name}')('x')",
+    "__all__ = ['{name}']",
+    "print({name})  # execution-ownership: scheduler",
+    "def broken(:",
+)
+
+
+@st.composite
+def source(draw: st.DrawFn) -> str:
+    lines = draw(st.lists(st.sampled_from(LINES), max_size=6))
+    values = {"module": st.sampled_from(MODULES), "name": st.sampled_from(NAMES), "other": st.sampled_from(NAMES)}
+    return "\n".join(line.format(**{key: draw(value) for key, value in values.items()}) for line in lines) + "\n"
+
+
+PATHS = {name: name.replace(".", "/") + ("/__init__.py" if name == "pkg" else ".py") for name in MODULES}
+
+
+def told(tree: Tree) -> object:
+    return tree.files, tree.selected, sorted(tree.names), tree.calls
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.fixed_dictionaries({path: source() for path in PATHS.values()}),
+    st.lists(st.tuples(st.sampled_from([*PATHS.values(), "pkg/m4.py", "new.py"]), st.none() | source()), max_size=4),
+)
+def test_any_change_gives_what_a_scan_without_cache_gives(
+    files: dict[str, str], changes: list[tuple[str, str | None]]
+) -> None:
+    root = Path(tempfile.mkdtemp())
+    try:
+        (root / "pkg").mkdir()
+        for path, text in files.items():
+            (root / path).write_text(text, encoding="utf-8")
+        asked = {"jobs": 1, "targets": ("m1.a", "*.go"), "watch": ("m2.b",)}
+        engine.scan(engine.Scan(root, cache=root / cache.FOLDER, **asked))  # type: ignore[arg-type]
+        for path, new in changes:
+            if new is None:
+                (root / path).unlink(missing_ok=True)
+            else:
+                (root / path).write_text(new, encoding="utf-8")
+            kept = engine.scan(engine.Scan(root, cache=root / cache.FOLDER, **asked))  # type: ignore[arg-type]
+            assert told(kept) == told(engine.scan(engine.Scan(root, **asked)))  # type: ignore[arg-type]
+    finally:
+        shutil.rmtree(root)
