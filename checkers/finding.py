@@ -160,9 +160,10 @@ class _Modules(dict[str, f.ModuleFacts]):
 
 
 def _roots(records: Mapping[str, Record]) -> set[str]:
-    """Top-level names of everything that the tree imports, and of the builtins."""
+    """Top-level names of the libraries that the tree may reach and that the catalogue has; and of the builtins."""
     summaries = [record.summary for record in records.values() if record.summary is not None]
-    return {"builtins"}.union(*(summary.roots for summary in summaries))
+    found = {"builtins"}.union(*(summary.roots for summary in summaries))
+    return found & catalog.Catalog.known_roots()
 
 
 def _interface(record: Record) -> bytes:

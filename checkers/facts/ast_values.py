@@ -161,10 +161,10 @@ class AstValues:
             return self._builder.read(node.id)  # type: ignore[attr-defined]
         if kind is ast.Constant:
             value = node.value  # type: ignore[attr-defined]
-            return f.Constant(value) if value is None or isinstance(value, str | int) else f.OPAQUE
+            return f.constant(value) if value is None or isinstance(value, str | int) else f.OPAQUE
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=number)) if type(number) is int:
-                return f.Constant(-number)
+                return f.constant(-number)
             case ast.BinOp(op=ast.Add()):
                 return self._joined(node)
             case ast.IfExp() | ast.BoolOp() | ast.BinOp(op=ast.BitOr()):

@@ -55,6 +55,15 @@ class Constant(Value, frozen=True, tag=True):
     value: str | int | bool | None
 
 
+def constant(value: str | int | bool | None) -> Constant:
+    """A constant that can be written down: an int ends at 64 bits, half of a surrogate pair is spelled as its escape."""
+    if isinstance(value, str):
+        return Constant(value if value.isascii() else value.encode("utf-8", "backslashreplace").decode())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Constant(max(-(2**63), min(value, 2**63 - 1)))
+    return Constant(value)
+
+
 class Choice(Value, frozen=True, tag=True):
     """One of several values: a conditional expression, ``or``, a type union."""
 

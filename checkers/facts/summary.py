@@ -24,11 +24,11 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     interface: bytes
 
 
-def summarise(facts: f.ModuleFacts) -> Summary:
-    """The summary of a module."""
+def summarise(facts: f.ModuleFacts, known: frozenset[str]) -> Summary:
+    """The summary of a module; of top-level names only those that are ``known`` count."""
     names = {*facts.symbols, *facts.exports}
     names.update(f"{owner.symbol}.{name}" for owner in facts.classes for name in owner.members)
-    return Summary(tuple(sorted(names)), tuple(sorted(_roots(facts))), _Interface(facts).digest())
+    return Summary(tuple(sorted(names)), tuple(sorted(_roots(facts) & known)), _Interface(facts).digest())
 
 
 def _roots(facts: f.ModuleFacts) -> set[str]:
@@ -140,7 +140,5 @@ class _Interface:
                 case tuple():
                     self._write(str(len(value)))
                     todo += reversed(value)
-                case int():
-                    self._write(type(value).__name__, hex(value))  # ``repr`` refuses very long ones
                 case _:
                     self._write(repr(value))

@@ -122,11 +122,11 @@ class Values:
                 return self._builder.read(identifier(node))
             case cst.SimpleString() | cst.ConcatenatedString():
                 string = string_of(node)
-                return f.OPAQUE if string is None else f.Constant(string)
+                return f.OPAQUE if string is None else f.constant(string)
             case cst.Integer():
-                return f.Constant(node.evaluated_value)
+                return f.constant(node.evaluated_value)
             case cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer() as number):
-                return f.Constant(-number.evaluated_value)
+                return f.constant(-number.evaluated_value)
             case cst.BinaryOperation(operator=cst.Add()):
                 return self._joined(node)
             case cst.IfExp() | cst.BooleanOperation():

@@ -204,15 +204,15 @@ def _read_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Answer
             _limit_time(0 if isinstance(data, Broken) else len(data))
         try:
             analysed = analyse(job, path, data)
-            results.append(_answer(analysed, stamp))
+            results.append(_answer(job, analysed, stamp))
         except Exception as error:  # a fault of ours must not cost the other files their verdict
             message = f"the analysis failed, please report it: {type(error).__name__}: {error}"
-            results.append(_answer(Analysed(path, None, Broken("SRC005", message, 1, 1)), stamp))
+            results.append(_answer(job, Analysed(path, None, Broken("SRC005", message, 1, 1)), stamp))
     return results
 
 
-def _answer(analysed: Analysed, stamp: Stamp) -> Answer:
-    summary = None if analysed.facts is None else summarise(analysed.facts)
+def _answer(job: Job, analysed: Analysed, stamp: Stamp) -> Answer:
+    summary = None if analysed.facts is None else summarise(analysed.facts, job.interest.roots)
     packed: bytes | Analysed = analysed
     with suppress(OverflowError, UnicodeEncodeError, RecursionError), recursion(_PACKED_DEPTH):
         packed = _ENCODER.encode(analysed)
@@ -353,4 +353,4 @@ def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Answer:
             return pool.submit(_read_chunk, job, (file,), bounded=True).result()[0]
     except BrokenExecutor:
         message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
-        return _answer(Analysed(file[0], None, Broken("SRC005", message, 1, 1)), Stamp())
+        return _answer(job, Analysed(file[0], None, Broken("SRC005", message, 1, 1)), Stamp())

@@ -178,9 +178,11 @@ def chain(tmp_path: Path) -> Path:
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     find = SiteFinder.sites
-    monkeypatch.setattr(
-        SiteFinder, "sites", lambda self, analysed: (paths.append(analysed.path), find(self, analysed))[1]
-    )
+    def sites(self: SiteFinder, analysed: pipeline.Analysed) -> Any:
+        paths.append(analysed.path)
+        return find(self, analysed)
+
+    monkeypatch.setattr(SiteFinder, "sites", sites)
     return paths
 
 
@@ -229,3 +231,13 @@ def test_a_new_file_reads_no_other(chain: Path, monkeypatch: pytest.MonkeyPatch)
     found = told(scan(chain))
     assert read == ["package/inner.py"]
     assert found == told(engine.scan(engine.Scan(chain, jobs=1)))
+
+
+def test_constants_that_no_file_could_hold_are_kept_all_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import os\n\nos.system('\\ud800')\nos.nice(0x" + "f" * 5000 + ")\nos.system(-10**30)\n"
+    write(project / "a.py", text)
+    once = told(scan(project))
+    refuse: list[str] = []
+    monkeypatch.setattr(finding, "analyse_files", lambda job, paths, *rest: refuse.extend(paths))
+    assert told(scan(project)) == once
+    assert not refuse

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,14 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "sites" / "names"
 KILLER = f"x = {'not ' * 100_000}a\n"
 """Of this the parser overflows its stack, and the process dies."""
 SITE = "import os\nos.system('x')\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_tracker_left() -> Iterator[None]:
+    """What spawned the workers keeps a process of its own, which other tests would take for one of theirs."""
+    yield
+    gc.collect()
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
