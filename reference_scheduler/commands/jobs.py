@@ -119,8 +119,12 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         return
     print_fields(
         view,
+        fit="command",
         submitted_at_us=when(view.submitted_at_us),
+        started_at_us=when(view.started_at_us),
         ended_at_us=when(view.ended_at_us),
+        took_us="" if view.took_us is None else duration(view.took_us),
+        payload="",
         observed="yes, its caller runs it" if view.observed else "",
         progress=progress_text(view.progress),
     )
@@ -146,15 +150,27 @@ def list_jobs(
     if as_json:
         print_json(views)
         return
-    head = ("ID", "STATE", "KIND", "PRIORITY", "SUBMITTED", "TOOK", "TRIES", "EXIT", "WAITS FOR", "WORKSPACE")
-    print_table(head, map(row_of, views))
+    head = (
+        "ID",
+        "STATE",
+        "KIND",
+        "PRIORITY",
+        "SUBMITTED",
+        "TOOK",
+        "TRIES",
+        "EXIT",
+        "WAITS FOR",
+        "WORKSPACE",
+        "COMMAND",
+    )
+    print_table(head, map(row_of, views), fit=True)
 
 
 def row_of(view: JobView) -> tuple[str, ...]:
     """Return the cells of a job in the list."""
-    took = "" if view.ended_at_us is None else duration(view.ended_at_us - view.submitted_at_us)
+    took = "" if view.took_us is None else duration(view.took_us)
     fixed = (view.id, view.state, view.kind, view.priority, when(view.submitted_at_us), took)
-    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace)
+    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace, view.command)
 
 
 @click.command(cls=ServiceCommand, help=f"List the attempts of a job, oldest first.\n\n{EXIT_STATUS}")

@@ -15,6 +15,8 @@ from reference_scheduler.replay.records import Entry, State
 
 GENESIS = bytes(16)
 """The mark before the first commit."""
+MAX_LISTED_BYTES = 16 * 1024
+"""A longer request does not come with the list of jobs, of which there may be a thousand."""
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -165,11 +167,15 @@ class Journal(Protocol):
         ...
 
     def jobs(self, wanted: JobFilter) -> list[JobRow]:
-        """Return the jobs that ``wanted`` asks for, newest first, each without its request."""
+        """Return the jobs that ``wanted`` asks for, newest first; requests beyond ``MAX_LISTED_BYTES`` are left out."""
         ...
 
     def attempts(self, job: str) -> list[AttemptRow]:
         """Return the attempts of ``job``, oldest first."""
+        ...
+
+    def latest(self, job: str) -> AttemptRow | None:
+        """Return the latest attempt of ``job`` without its result, ``None`` if there is none."""
         ...
 
     def ended_before(self, keep: int) -> list[str]:

@@ -19,6 +19,7 @@ from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
 from reference_scheduler.journal.base import (
     GENESIS,
+    MAX_LISTED_BYTES,
     AttemptRow,
     Batch,
     GenerationRow,
@@ -52,8 +53,14 @@ _JOB_COLUMNS = (
     "number, kind, priority, user, workspace, session, queue, key, fingerprint, request, submitted_us, observed, "
     "state, attempts, exit_code, ended_us"
 )
-_LISTED_COLUMNS = _JOB_COLUMNS.replace("request,", "x'' AS request,")
+_LISTED_COLUMNS = _JOB_COLUMNS.replace(
+    "request,", f"CASE WHEN length(request) <= {MAX_LISTED_BYTES} THEN request ELSE x'' END AS request,"
+)
 _SELECT_JOB = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE number = ?"
+_SELECT_LATEST = (
+    "SELECT job, number, state, generation, started_us, ended_us, exit_code FROM attempts WHERE job = ? "
+    "ORDER BY number DESC LIMIT 1"
+)
 _HEAD = Struct("<QIq")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -188,7 +195,12 @@ class SqliteJournal:
     def attempts(self, job: str) -> list[AttemptRow]:
         """See :meth:`Journal.attempts`."""
         rows = self._rows("SELECT * FROM attempts WHERE job = ? ORDER BY number", (number_of(job),))
-        return [AttemptRow(str(row[0]), row[1], AttemptState(row[2]), *row[3:]) for row in rows]
+        return [_attempt_row(row) for row in rows]
+
+    def latest(self, job: str) -> AttemptRow | None:
+        """See :meth:`Journal.latest`."""
+        rows = self._rows(_SELECT_LATEST, (number_of(job),))
+        return _attempt_row(rows[0]) if rows else None
 
     def ended_before(self, keep: int) -> list[str]:
         """See :meth:`Journal.ended_before`."""
@@ -320,6 +332,10 @@ def load(connection: sqlite3.Connection) -> Saved:
     ).fetchone()
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
     return Saved(state, entries, GenerationRow(*row) if row else None, wall_us, last[0] if last else 0)
+
+
+def _attempt_row(row: Any) -> AttemptRow:
+    return AttemptRow(str(row[0]), row[1], AttemptState(row[2]), *row[3:])
 
 
 def _job_row(row: Any) -> JobRow:

@@ -51,7 +51,7 @@ class Hello(Request, frozen=True, kw_only=True):
 
 
 class Get(Request, frozen=True, kw_only=True):
-    """Gives the ``JobView``."""
+    """Gives the ``JobView``, with its payload; of other users' jobs that only to admins."""
 
     job: str
 

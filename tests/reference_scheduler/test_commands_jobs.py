@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from service_world import ROOT, Process, Service
+from service_world import ROOT, SCREEN_COLUMNS, Process, Screen, Service
 from service_world import refsched_here as refsched
 
 from reference_scheduler.cli import main
@@ -38,8 +38,11 @@ def test_the_life_of_a_job_as_text(service: Service, tmp_path: Path) -> None:
     assert refsched(tmp_path, "get", "1", "--output") == (0, "hello\n", "")
     code, out, _ = refsched(tmp_path, "list")
     head, row = (re.split(r"  +", line) for line in out.splitlines())
-    assert head == ["ID", "STATE", "KIND", "PRIORITY", "SUBMITTED", "TOOK", "TRIES", "EXIT", "WAITS FOR", "WORKSPACE"]
-    assert (row[:4], row[7:]) == (["1", "failed", "managed_process", "normal"], ["4", str(tmp_path)])
+    names = "ID,STATE,KIND,PRIORITY,SUBMITTED,TOOK,TRIES,EXIT,WAITS FOR,WORKSPACE,COMMAND"
+    assert head == names.split(",")
+    command = "sh -c 'echo hello; exit 4'"
+    assert (row[:4], row[7:]) == (["1", "failed", "managed_process", "normal"], ["4", str(tmp_path), command])
+    assert fields["command"] == command
     code, out, _ = refsched(tmp_path, "attempts", "1")
     head, row = (re.split(r"  +", line) for line in out.splitlines())
     assert head[:2] == ["NUMBER", "STATE"]
@@ -70,6 +73,41 @@ def test_the_life_of_a_job_as_json(service: Service, tmp_path: Path) -> None:
     assert [attempt["number"] for attempt in json.loads(refsched(tmp_path, "attempts", "--json", "1")[1])] == [1]
     assert json.loads(refsched(tmp_path, "snapshot", "--json")[1])["budget"]["capacity"][2] == 1
     assert json.loads(refsched(tmp_path, "record", "status", "--json")[1])["active"] is False
+
+
+def test_a_job_is_shown_with_what_it_runs_and_whole_to_programs(service: Service, tmp_path: Path) -> None:
+    assert refsched(tmp_path, "submit", "--env", "A=1", "printf", "%s", "a b")[0] == 0
+    payload = {"argv": ["printf", "%s", "a b"], "cwd": str(tmp_path), "env": {"A": "1"}}
+    found = json.loads(refsched(tmp_path, "get", "--json", "1")[1])
+    assert (found["command"], found["payload"]) == ("printf %s 'a b'", payload)
+    (listed,) = json.loads(refsched(tmp_path, "list", "--json")[1])
+    assert (listed["command"], "payload" in listed) == ("printf %s 'a b'", False)
+    large = {"argv": ["echo", "x" * 20_000]}
+    with service.client() as client:
+        job = client.submit(JobRequest(kind="managed_process", payload=large)).id
+        assert (client.jobs()[0].command, client.get(job).payload) == ("…", large)  # a thousand of these are too many
+        assert client.get(job).command == f"echo {'x' * 250}…"
+
+
+def test_on_a_terminal_the_command_is_cut_to_its_line(service: Service, tmp_path: Path) -> None:
+    assert refsched(tmp_path, "submit", "--workspace", "/w", "echo", "x" * 240)[0] == 0
+    for arguments in (("list",), ("get", "1")):
+        screen = Screen(tmp_path, *arguments)
+        line = next(line for line in screen.rest().splitlines() if "echo xxx" in line)
+        assert (len(line), line[-2:]) == (SCREEN_COLUMNS, "x…")
+
+
+def test_a_job_took_as_long_as_its_latest_attempt(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        client.pause()
+        job = client.submit(JobRequest(kind="shell", payload={"script": "true"})).id
+        assert client.get(job).started_at_us is None
+        client.resume()
+        client.wait(job)
+        (attempt,), view, (listed,) = client.attempts(job), client.get(job), client.jobs()
+        assert attempt.ended_at_us is not None
+        assert view.took_us == listed.took_us == attempt.ended_at_us - attempt.started_at_us
+        assert view.started_at_us == listed.started_at_us == attempt.started_at_us > view.submitted_at_us
 
 
 def test_many_jobs_from_a_file_each_accepted_or_refused(service: Service, tmp_path: Path) -> None:

@@ -105,6 +105,18 @@ def test_a_submitter_has_jobs_of_its_own_and_touches_no_others(open_folder: Path
 
 
 @as_root
+def test_a_reader_sees_what_a_job_runs_and_only_who_may_act_for_it_the_rest(open_folder: Path) -> None:
+    with Service(open_folder, config=ROLES) as service:
+        assert ask(service.path, SUBMITTER, JOB) == ("ok", "")
+        for uid, payload in ((READER, None), (SUBMITTER, {"script": "sleep 600"}), (ADMIN, {"script": "sleep 600"})):
+            with user(uid):
+                raw = Raw(service.path)
+            with raw:
+                found = raw.ask(b'{"op":"get","job":"1"}')["ok"]
+            assert (found["command"], found.get("payload")) == ("sleep 600", payload)
+
+
+@as_root
 def test_roles_are_read_again_on_hangup_and_a_wrong_file_changes_nothing(open_folder: Path) -> None:
     with Service(open_folder, config=ROLES) as service:
         file = open_folder / "scheduler.toml"
