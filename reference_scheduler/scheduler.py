@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import AttemptState, Job, JobState
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
@@ -32,7 +32,7 @@ from reference_scheduler.processes.strays import end_strays
 from reference_scheduler.recovery import Recovery
 from reference_scheduler.replay import Recorder
 from reference_scheduler.requests import JobRequest, decode_request
-from reference_scheduler.status import take_snapshot
+from reference_scheduler.status import Hold, explained, hold_of, take_snapshot
 from reference_scheduler.submission import JobSubmissionService, Outcome
 from reference_scheduler.summary import command_of
 from reference_scheduler.views import (
@@ -264,15 +264,24 @@ class Scheduler:
         """
         row = self._row(job)
         if row.state not in TERMINAL:
-            try:
-                return self._driver.core.why(job)
-            except KeyError:  # observed: its caller runs it
-                return f"Job {job} is {row.state}."
+            return self._waits_for(row)
         attempts = self.attempts(job)
         if attempts or row.state is not JobState.CANCELLED:
             return end_of(row, attempts)
         followed = [self._journal.job(other) for other in decode_request(row.request).after_ok]
         return end_of(row, [], [other for other in followed if other is not None])
+
+    def _waits_for(self, row: JobRow) -> str:
+        if row.observed:
+            rollout = self.settings.rollout
+            return f"Job {row.job} is run by its caller; under the rollout {rollout} the scheduler only records it."
+        driver, hold = self._driver, self._hold()
+        if hold is Hold.JOURNAL:  # the core may be ahead of what is durable
+            return f"Job {row.job} is {row.state}, and {explained(hold, driver)}."
+        return driver.core.why(row.job, driver.now_us(), explained(hold, driver) if hold else "")
+
+    def _hold(self) -> Hold | None:
+        return hold_of(self._driver, self.settings, draining=self.submission.closed)
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return what monitors want to know."""
@@ -302,12 +311,18 @@ class Scheduler:
             key=row.key,
             attempts=row.attempts,
             exit_code=row.exit_code,
-            reason=waiting.reason or "" if waiting is not None and row.state not in TERMINAL else "",
+            reason=self._reason(row, waiting) if waiting is not None and row.state not in TERMINAL else "",
             submitted_at_us=row.submitted_us,
             ended_at_us=row.ended_us,
             observed=row.observed,
             progress=live.progress if live else None,
         )
+
+    def _reason(self, row: JobRow, job: Job) -> str:
+        hold = self._hold()
+        if hold is Hold.JOURNAL:
+            return "" if row.state is JobState.RUNNING else hold
+        return hold if hold and job.state is JobState.QUEUED else job.reason or ""
 
     def _detailed(self, row: JobRow) -> JobView:
         payload, latest = payload_of(row), self._journal.latest(row.job)

@@ -20,6 +20,7 @@ from reference_scheduler.commands.service import (
     Stopped,
     duration,
     json_option,
+    one_line,
     print_fields,
     print_json,
     print_table,
@@ -128,7 +129,7 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         observed="yes, its caller runs it" if view.observed else "",
         progress=progress_text(view.progress),
     )
-    click.echo(client.why(job))
+    click.echo(one_line(client.why(job)))
 
 
 @click.command("list", cls=ServiceCommand, help=f"List jobs, newest first.\n\n{EXIT_STATUS}")

@@ -14,6 +14,7 @@ from service_world import ROOT, SCREEN_COLUMNS, Process, Screen, Service
 from service_world import refsched_here as refsched
 
 from reference_scheduler.cli import main
+from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.executors.base import Progress
 from reference_scheduler.requests import JobRequest
 
@@ -208,6 +209,11 @@ def test_what_a_job_says_of_itself_cannot_move_the_cursor(service: Service, tmp_
     with service.client() as client:
         client.pause()
         client.submit(JobRequest(kind="shell", payload={"script": "true"}, workspace="/\x1b[2J\n\u202e"))
+        keys = ResourceRequest(exclusivity_keys=("\x1b[2J",))
+        client.resume()
+        for _ in range(2):
+            client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"}, request=keys))
+    assert "exclusive:\ufffd[2J is held by job '2'" in refsched(tmp_path, "get", "3")[1]
     for command in (["list"], ["get", "1"]):
         out = refsched(tmp_path, *command)[1]
         assert "/\ufffd[2J\ufffd\ufffd" in out

@@ -151,6 +151,16 @@ def test_a_job_that_was_cut_short_with_its_scheduler_is_not_run_later(tmp_path: 
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
+def test_a_job_that_has_to_wait_says_for_what(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, service.client() as client:
+        client.pause()
+        with Process(tmp_path, "run", "sh", "-c", "exit 3") as process:
+            held = "the scheduler is paused: 0 run, and 1 wait for refsched resume"
+            assert re.fullmatch(rf"refsched: Job 1 has been waiting for [\d.]+ s: {held}\.", process.line())
+            client.resume()
+            assert (process.rest(), process.wait()) == ([], 3)
+
+
 @pytest.mark.parametrize("rollout", ['"observe"', '"active"\nactive_kinds = ["test"]'])
 def test_beside_a_scheduler_that_observes_the_caller_runs_it(tmp_path: Path, rollout: str) -> None:
     with Service(tmp_path, config=f"[scheduler]\nrollout = {rollout}\n") as service:

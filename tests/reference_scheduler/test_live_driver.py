@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from live_world import (
     HeldExecutor,
     held,
     line_of,
+    no_room,
     on_loop,
     settings,
     start_program,
@@ -49,6 +51,7 @@ from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.views import JobView
 
 SECOND_US = 1_000_000
 
@@ -84,7 +87,7 @@ async def test_a_job_runs_to_its_end_and_its_result_is_kept() -> None:
     assert context.token == f"{context.generation}:{job.id}:1"
     assert context.permit.live
     assert scheduler.get(job.id).state is JobState.RUNNING
-    assert "runs since" in scheduler.why(job.id)
+    assert "has been running for" in scheduler.why(job.id)
     result = AttemptResult(AttemptState.FAILED, 3, failure=Failure.EXECUTION, detail="d", values={"tests": 2})
     executor.end(context, result)
     view = await scheduler.wait(job.id, TIMEOUT_S)
@@ -163,7 +166,7 @@ async def test_a_cancelled_job_frees_its_place_for_the_next() -> None:
     assert (await scheduler.wait(first.id, TIMEOUT_S)).state is JobState.CANCELLED
     executor.end(contexts[1])
     assert (await scheduler.wait(third.id, TIMEOUT_S)).state is JobState.COMPLETED
-    ended = scheduler.get(third.id)
+    ended = await scheduler.wait(third.id)
     assert (ended.state, await scheduler.cancel(third.id)) == (JobState.COMPLETED, ended), "nor is its end another"
     assert scheduler.why(second.id) == "Job 2 is cancelled; it never started."
     fourth = await scheduler.submit(held(after_ok=(first.id,)))
@@ -328,6 +331,53 @@ async def test_nothing_is_rescued_by_the_time_it_runs_alone() -> None:
 
 
 # Pauses, configuration, rollout.
+
+
+@on_loop
+async def test_whatever_keeps_all_jobs_from_starting_is_named_as_the_reason(tmp_path: Path) -> None:
+    path, executor = tmp_path / "journal.db", HeldExecutor()
+    scheduler = await Scheduler(settings(2), path, [executor]).start()
+    running = await scheduler.submit(held())
+    await executor.begun(1)
+
+    def reasons(job: JobView) -> tuple[str, str]:
+        said = re.fullmatch(rf"Job {job.id} has been waiting for [\d.]+ s: (.*)\.", scheduler.why(job.id))
+        return scheduler.get(job.id).reason, said[1] if said else ""
+
+    await scheduler.pause()
+    first, second = await scheduler.submit(held()), await scheduler.submit(held())
+    later = await scheduler.submit(held(after_ok=(first.id,)))
+    assert reasons(first) == ("paused", "the scheduler is paused: 1 run, and 3 wait for refsched resume")
+    assert [view.reason for view in scheduler.jobs()] == ["dependency", "paused", "paused", ""]
+    assert reasons(later) == ("dependency", f"1 other jobs have to end first ({first.id})")
+    assert "has been running for" in scheduler.why(running.id)
+    await scheduler.reload(replace(scheduler.settings, core=replace(scheduler.settings.core, enabled=False)))
+    assert reasons(second) == ("disabled", "the scheduler is disabled by its configuration")
+    await scheduler.reload(settings(2))
+    await executor.begun(2)
+    draining = asyncio.ensure_future(scheduler.drain())
+    await asyncio.sleep(0)
+    told = "the scheduler drains: 2 run, and 2 wait for its next start or refsched resume"
+    assert reasons(second) == ("draining", told)
+    for context in executor.running():
+        executor.end(context)
+    await draining
+    with no_room(path):
+        with pytest.raises(JournalUnavailable):
+            await scheduler.resume()
+        assert scheduler.get(second.id).reason == "journal"
+        told = f"Job {second.id} is queued, and the journal cannot be used, so nothing starts ({path}: "
+        assert scheduler.why(second.id).startswith(told)
+    await scheduler.close(StopMode.INTERRUPT)
+
+
+@on_loop
+async def test_of_a_job_that_its_caller_runs_nothing_is_said_to_hold_it_up() -> None:
+    scheduler = await Scheduler(settings(1, rollout=Rollout.OBSERVE), executors=[HeldExecutor()]).start()
+    for job in [await scheduler.submit(held()) for _ in range(2)]:
+        told = "is run by its caller; under the rollout observe the scheduler only records it."
+        assert scheduler.why(job.id) == f"Job {job.id} {told}"
+    await scheduler.close(StopMode.INTERRUPT)
 
 
 @on_loop
