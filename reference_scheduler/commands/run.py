@@ -50,9 +50,10 @@ class Caught(BaseException):
     context_settings=SETTINGS,
     help=f"""Submit a job that runs COMMAND, wait for it, print what it printed, and exit as it did.
 
-If the job has to wait, a line on stderr says for what. COMMAND reads nothing, and what it printed comes when it has ended: of each stream the first and the last 64 KiB. Ctrl-C
-or SIGTERM cancels the job. If no scheduler answers at the default socket, the job runs in one of its own, within
-this command, and a line on stderr says so; with --socket, or its variable, that is an error.
+If the job has to wait, a line on stderr says for what. COMMAND reads nothing, and what it printed comes when it has
+ended: of each stream the first and the last 64 KiB. Ctrl-C or SIGTERM cancels the job. If no scheduler answers at the
+default socket, the job runs in one of its own, within this command, and a line on stderr says so; with --socket, or
+its variable, that is an error.
 
 Exit status: that of COMMAND; {SIGNALLED} plus the number of the signal that ended it, or this command; {TIMED_OUT} it
 timed out; {NOT_RUN} it was refused, cancelled or expired, or the scheduler was lost; {NOT_STARTED} it could not be
