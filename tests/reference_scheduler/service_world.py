@@ -26,7 +26,7 @@ from reference_scheduler.service.client import Client
 PATIENCE_S = 60
 SCREEN_COLUMNS = 160
 ROOT = str(Path(__file__).parents[2])
-COMMAND = (sys.executable, "-c", "from reference_scheduler.cli import main; main(prog_name='refsched')")
+COMMAND = (sys.executable, "-c", "from reference_scheduler.__main__ import main; main()")
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from service_world import ROOT, SCREEN_COLUMNS, Process, Screen, Service
+from service_world import COMMAND, ROOT, SCREEN_COLUMNS, Process, Screen, Service, environment
 from service_world import refsched_here as refsched
 
 from reference_scheduler.cli import main
@@ -122,7 +123,7 @@ def test_many_jobs_from_a_file_each_accepted_or_refused(service: Service, tmp_pa
     assert json.loads(out.splitlines()[1])["error"]["code"] == "queue_full"
     (tmp_path / "jobs").write_text('{"kind":"shell"}\n{"kind":\n')
     code, _, error = refsched(tmp_path, "submit", "--from", "jobs")
-    assert (code, error) == (2, "Error: jobs:2: Input data was truncated\n")
+    assert (code, error) == (2, "error: jobs:2: Input data was truncated\n")
     assert refsched(tmp_path, "submit", "--from", "jobs", "true")[0] == 2
     assert refsched(tmp_path, "cancel", "--reason", "enough", "4", "3", "2", "1")[0] == 0
     assert refsched(tmp_path, "wait", "1", "2", "3") == (1, "1  cancelled\n2  cancelled\n3  cancelled\n", "")
@@ -152,14 +153,56 @@ def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> Non
 def test_a_length_of_time_is_one(tmp_path: Path, seconds: str) -> None:
     for arguments in (("submit", "--timeout", seconds, "true"), ("wait", "--timeout", seconds, "1")):
         status, out, err = refsched(tmp_path, *arguments)
-        assert (status, out, "Invalid value for '--timeout'" in err, "Traceback" in err) == (2, "", True, False)
+        assert (status, out, err.startswith("error: Invalid value for '--timeout': ")) == (2, "", True)
+        assert err.endswith(f"; see refsched {arguments[0]} --help\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing command; see refsched --help"),
+        (["record"], "Missing command; see refsched record --help"),
+        (["journal", "check"], "Missing argument 'FILE'; see refsched journal check --help"),
+        (["wait"], "Missing argument 'ID...'; see refsched wait --help"),
+        (["submit", "--priority", "\x1b[2J\n", "true"], None),
+        (["simulate", "--seed", "1"], None),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_where_the_usage_is(
+    tmp_path: Path, arguments: list[str], message: str | None
+) -> None:
+    status, out, err = refsched(tmp_path, *arguments)
+    assert (status, out, err.count("\n"), "\x1b" in err) == (2, "", 1, False)
+    assert message is None or err == f"error: {message}\n"
+
+
+def test_ctrl_c_during_the_imports_and_a_full_output_end_it_without_a_traceback(tmp_path: Path) -> None:
+    find = "lambda name, *_: os.kill(os.getpid(), signal.SIGINT) if name == 'click' else None"
+    prelude = f"import os, signal, sys; sys.meta_path.insert(0, type('F', (), dict(find_spec=staticmethod({find}))));"
+    with Process(tmp_path, "list", prelude=prelude) as process:
+        assert (process.rest(), process.wait()) == ([], 130)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "simulate", "synthetic:jobs=3"], stdout=full, stderr=subprocess.PIPE, env=environment(tmp_path)
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == b"error: cannot write the output: No space left on device"
+
+
+def test_a_defect_is_one_line_and_a_traceback_for_who_wants_it(tmp_path: Path) -> None:
+    prelude = "import reference_scheduler.cli as cli; cli.main.commands['list'].callback = lambda **_: 1 // 0;"
+    told = "error: internal error: ZeroDivisionError: integer division or modulo by zero; please report it "
+    with Process(tmp_path, "list", prelude=prelude) as process:
+        assert (process.rest(), process.wait()) == ([told + "(SPAWNGATE_DEBUG=1 shows the traceback)"], 2)
+    with Process(tmp_path, "list", prelude=prelude, SPAWNGATE_DEBUG="1") as process:
+        assert process.rest()[-1] == "ZeroDivisionError: integer division or modulo by zero"
 
 
 def test_operating_the_scheduler(service: Service, tmp_path: Path) -> None:
     assert refsched(tmp_path, "pause") == (0, "", "")
     assert refsched(tmp_path, "submit", "true") == (0, "1\n", "")
-    assert refsched(tmp_path, "wait", "--timeout", "0", "1") == (3, "", "Error: job 1 has not ended yet\n")
-    assert refsched(tmp_path, "get", "--output", "1") == (1, "", "Error: job 1 has no result yet: refsched wait 1\n")
+    assert refsched(tmp_path, "wait", "--timeout", "0", "1") == (3, "", "error: job 1 has not ended yet\n")
+    assert refsched(tmp_path, "get", "--output", "1") == (1, "", "error: job 1 has no result yet: refsched wait 1\n")
     out = refsched(tmp_path, "snapshot")[1]
     assert re.search(r"^accepting +False$", out, re.MULTILINE)
     assert re.search(r"^queued +priority:normal=1 kind:managed_process=1 workspace:", out, re.MULTILINE)
@@ -236,7 +279,7 @@ def test_what_a_job_says_of_itself_cannot_move_the_cursor(service: Service, tmp_
 def test_without_a_scheduler_they_say_so_on_one_line(tmp_path: Path, arguments: list[str]) -> None:
     path = tmp_path / "spawngate" / "refsched.sock"
     mend = "start one with refsched serve, or name its socket with --socket"
-    expected = f"Error: no scheduler answers at {path} (No such file or directory): {mend}\n"
+    expected = f"error: no scheduler answers at {path} (No such file or directory): {mend}\n"
     assert refsched(tmp_path, *arguments) == (3, "", expected)
 
 
@@ -244,7 +287,7 @@ def test_a_job_that_is_not_there(service: Service, tmp_path: Path) -> None:
     for command in ("get", "wait", "attempts", "cancel"):
         code, out, error = refsched(tmp_path, command, "99")
         assert (code, out) == (1, "")
-        assert error == "Error: there is no job '99', or it ended long ago and was forgotten\n"
+        assert error == "error: there is no job '99', or it ended long ago and was forgotten\n"
 
 
 @pytest.mark.parametrize("command", [["wait", "1"], ["run", "sleep", "600"], ["events", "--job", "1"], ["drain"]])

@@ -84,5 +84,5 @@ def test_top_ends_with_the_scheduler(tmp_path: Path) -> None:
 
 def test_top_is_for_terminals(tmp_path: Path) -> None:
     with Service(tmp_path):
-        message = "Error: top needs a terminal; refsched snapshot prints the same once\n"
+        message = "error: top needs a terminal; refsched snapshot prints the same once\n"
         assert refsched(tmp_path, "top") == (1, "", message)

@@ -416,7 +416,7 @@ def test_check_says_what_is_whole(journal: Path) -> None:
 def test_check_of_no_file_and_of_no_journal(tmp_path: Path) -> None:
     missing, text = tmp_path / "missing.db", tmp_path / "text.db"
     text.write_text("no journal at all\n" * 500)
-    assert run_check(missing) == (2, "", f"Error: {missing}: there is no such file\n")
+    assert run_check(missing) == (2, "", f"error: {missing}: there is no such file\n")
     code, out, _ = run_check(text)
     assert (code, out) == (1, f"{text}: file is not a database; refsched journal check says more\n")
 
@@ -457,7 +457,7 @@ def test_a_newer_version_is_refused_and_left_alone(journal: Path) -> None:
     with pytest.raises(JournalTooNew, match="use a newer release"):
         SqliteJournal(journal)
     code, _, err = run_check(journal)
-    assert (code, err) == (2, f"Error: {journal}: version {VERSION + 1}, this release checks {VERSION}\n")
+    assert (code, err) == (2, f"error: {journal}: version {VERSION + 1}, this release checks {VERSION}\n")
 
 
 def test_a_state_of_another_release_is_said_to_be_one(journal: Path) -> None:
