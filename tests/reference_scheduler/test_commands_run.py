@@ -206,6 +206,6 @@ def test_what_is_disabled_runs_nothing_with_or_without_a_service(tmp_path: Path)
         assert refsched(tmp_path, "run", "touch", "ran") == (125, "", refused)
     assert not (tmp_path / "ran").exists()
     config.write_text("[scheduler]\nenable = false\n")
-    wrong = f"error: {config}: scheduler.enable: unknown key\n"
+    wrong = f"error: {config}: scheduler.enable: unknown key; did you mean enabled?\n"
     assert refsched(tmp_path, "run", "touch", "ran") == (125, "", wrong)
     assert refsched(tmp_path, "serve") == (2, "", wrong)

@@ -174,6 +174,10 @@ def test_a_socket_is_only_put_where_nobody_else_can_replace_it(tmp_path: Path) -
     code, _, error = refsched(tmp_path, "serve", "--socket", str(shared / "s"))
     mend = f"others may write there and could replace the socket: chmod go-w {shared}"
     assert (code, error) == (1, f"error: {shared}: {mend}\n")
+    for option in ("--socket", "--journal"):
+        missing = tmp_path / "mistyped"
+        code, _, error = refsched(tmp_path, "serve", option, str(missing / "x"))
+        assert (code, error, missing.exists()) == (1, f"error: {missing}: No such file or directory\n", False)
     new = tmp_path / "new" / "deep"
     private_directory(new)
     assert new.stat().st_mode & 0o777 == 0o700
