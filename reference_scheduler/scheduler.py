@@ -18,7 +18,7 @@ from reference_scheduler.core.model import AttemptState, Job, JobState
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
-from reference_scheduler.errors import NoSuchJob, SchedulerStopping
+from reference_scheduler.errors import NoSuchJob, SchedulerStopping, SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
@@ -170,6 +170,10 @@ class Scheduler:
     async def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """Submit jobs together. See :meth:`JobSubmissionService.submit_many`."""
         return await self.submission.submit_many(requests)
+
+    def check(self, requests: Iterable[JobRequest]) -> list[SubmissionError | None]:
+        """Submit nothing, and return why each would be refused. See :meth:`JobSubmissionService.check`."""
+        return list(map(self.submission.check, requests))
 
     async def wait(self, job: str, timeout_s: float | None = None) -> JobView:
         """Return the job once it has ended.

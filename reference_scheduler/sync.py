@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from reference_scheduler.config import Settings, StopMode
 from reference_scheduler.core.model import JobState
+from reference_scheduler.errors import SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.journal.base import Journal
@@ -84,6 +85,10 @@ class SyncScheduler:
     def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """See :meth:`Scheduler.submit_many`."""
         return self._run(self._scheduler.submit_many(requests))
+
+    def check(self, requests: Iterable[JobRequest]) -> list[SubmissionError | None]:
+        """See :meth:`Scheduler.check`."""
+        return self._call(self._scheduler.check, requests)
 
     def wait(self, job: str, timeout_s: float | None = None) -> JobView:
         """See :meth:`Scheduler.wait`."""

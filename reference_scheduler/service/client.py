@@ -26,6 +26,7 @@ from reference_scheduler.service.protocol import (
     Greeting,
     JobToSubmit,
     Outcome,
+    Problem,
     Received,
     Request,
     decode_answer,
@@ -84,6 +85,14 @@ class Client:
         for chunk in _chunks(jobs):
             outcomes = self._ask(protocol.SubmitMany(jobs=chunk), list[Outcome])
             found += [error_of(outcome.error) if outcome.error else outcome.job for outcome in outcomes]
+        return found
+
+    def check(self, jobs: Iterable[JobRequest]) -> list[SchedulerError | None]:
+        """Submit nothing, and return why each job would be refused, as far as that can be told before."""
+        found: list[SchedulerError | None] = []
+        for chunk in _chunks(jobs):
+            problems = self._ask(protocol.Check(jobs=chunk), list[Problem | None])
+            found += [None if problem is None else error_of(problem) for problem in problems]
         return found
 
     def get(self, job: str) -> JobView:

@@ -104,6 +104,10 @@ class Operations:
                 return [
                     Outcome(found) if isinstance(found, str) else Outcome("", problem_of(found)) for found in outcomes
                 ]
+            case protocol.Check(jobs=jobs):
+                _bounded("number of jobs", len(jobs))
+                refusals = scheduler.check(own(peer, job) for job in jobs)
+                return [None if found is None else problem_of(found) for found in refusals]
             case protocol.Result(job=job):
                 self._check_own(peer, job)
                 return scheduler.result(job)

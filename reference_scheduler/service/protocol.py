@@ -124,6 +124,13 @@ class SubmitMany(Request, frozen=True, kw_only=True):
     jobs: tuple[JobToSubmit, ...]
 
 
+class Check(Request, frozen=True, kw_only=True):
+    """Submits nothing; gives for each job the ``Problem`` it would be refused for, ``null`` if none is seen yet."""
+
+    needs = Role.SUBMITTER
+    jobs: tuple[JobToSubmit, ...]
+
+
 class Cancel(Request, frozen=True, kw_only=True):
     """Gives the ``JobView`` when the wish is durable; of other users' jobs to admins."""
 
@@ -189,7 +196,7 @@ class RecordStop(Request, frozen=True, kw_only=True):
 
 
 Reading = Hello | Get | ListJobs | Attempts | Why | Wait | Snapshot | Metrics | Events | RecordStatus
-Submitting = Result | Submit | SubmitMany | Cancel | Report | Heartbeat | ReportProgress
+Submitting = Result | Submit | SubmitMany | Check | Cancel | Report | Heartbeat | ReportProgress
 Operating = Pause | Resume | Drain | RecordStart | RecordStop
 AnyRequest = Reading | Submitting | Operating
 

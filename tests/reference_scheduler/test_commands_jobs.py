@@ -113,20 +113,52 @@ def test_a_job_took_as_long_as_its_latest_attempt(service: Service, tmp_path: Pa
 
 
 def test_many_jobs_from_a_file_each_accepted_or_refused(service: Service, tmp_path: Path) -> None:
-    jobs = [{"kind": "shell", "payload": {"script": "sleep 600"}}] * 3 + [{"kind": "nope"}]
-    lines = "\n\n".join(map(json.dumps, jobs)).encode()
-    code, out, _ = refsched(tmp_path, "submit", "--from", "-", stdin=lines)
-    assert (code, out.splitlines()[:3]) == (1, ["1", "2", "3"])
-    assert out.splitlines()[3].startswith("unknown_kind: kind must be one of build, ")
-    code, out, _ = refsched(tmp_path, "submit", "--json", "--from", "-", stdin=b"\n".join(lines.splitlines()[:4]))
-    assert (code, json.loads(out.splitlines()[0])) == (1, {"job": "4"})
-    assert json.loads(out.splitlines()[1])["error"]["code"] == "queue_full"
-    (tmp_path / "jobs").write_text('{"kind":"shell"}\n{"kind":\n')
-    code, _, error = refsched(tmp_path, "submit", "--from", "jobs")
-    assert (code, error) == (2, "error: jobs:2: Input data was truncated\n")
+    line = json.dumps({"kind": "shell", "payload": {"script": "sleep 600"}}).encode()
+    code, out, error = refsched(tmp_path, "submit", "--from", "-", stdin=b"\n\n".join([line] * 3))
+    assert (code, out, error) == (0, "1\n2\n3\n", "")
+    (tmp_path / "jobs").write_bytes(b"\n".join([line] * 2))
+    code, out, error = refsched(tmp_path, "submit", "--from", "jobs")
+    assert (code, out.splitlines()[0]) == (1, "4")
+    assert re.fullmatch("jobs:2: queue_full: .*3.*", out.splitlines()[1])
+    assert error == "error: 1 of 2 jobs were refused, the others are submitted\n"
+    code, out, _ = refsched(tmp_path, "submit", "--json", "--from", "jobs")
+    assert (code, [json.loads(line)["error"]["code"] for line in out.splitlines()]) == (1, ["queue_full"] * 2)
     assert refsched(tmp_path, "submit", "--from", "jobs", "true")[0] == 2
     assert refsched(tmp_path, "cancel", "--reason", "enough", "4", "3", "2", "1")[0] == 0
     assert refsched(tmp_path, "wait", "1", "2", "3") == (1, "1  cancelled\n2  cancelled\n3  cancelled\n", "")
+
+
+def test_a_file_with_wrong_jobs_submits_none_and_all_that_are_wrong_are_told(service: Service, tmp_path: Path) -> None:
+    lines = [
+        b'{"kind":"shell","payload":{"script":"true"}}',
+        b'{"kind":',
+        b'{"kind":"nope"}',
+        b"",
+        b'{"kind":"shell","prio":"normal"}',
+        b'{"kind":"shell","payload":{"scrip":"true"}}',
+        b"\xff",
+    ]
+    (tmp_path / "jobs").write_bytes(b"\n".join(lines))
+    code, out, error = refsched(tmp_path, "submit", "--from", "jobs")
+    *told, last = error.splitlines()
+    assert (code, out, last) == (2, "", "error: 5 of 6 jobs are wrong; nothing was submitted")
+    for found, expected in zip(
+        told,
+        (
+            "error: jobs:2: Input data was truncated",
+            "error: jobs:3: kind must be one of build, ",
+            "error: jobs:5: Object contains unknown field `prio`",
+            "error: jobs:6: payload: Object ",
+            "error: jobs:7: ",
+        ),
+        strict=True,
+    ):
+        assert found.startswith(expected)
+    many = b'{"kind":"nope"}\n' * 1500
+    code, out, error = refsched(tmp_path, "submit", "--from", "-", stdin=lines[0] + b"\n" + many)
+    last = "error: 1500 of 1501 jobs are wrong, of which the first 20 are told here; nothing was submitted"
+    assert (code, out, len(error.splitlines()), error.splitlines()[-1]) == (2, "", 21, last)
+    assert refsched(tmp_path, "list") == (0, "", "")
 
 
 def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> None:

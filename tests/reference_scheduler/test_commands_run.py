@@ -60,6 +60,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         (["--kind", "python", "--", "-c", "import sys; sys.exit(3)"], 3, "", ""),
         (["--env", "GREETING=hello", "sh", "-c", "echo $GREETING $HOME"], 0, "hello {0}\n", ""),
         (["--cwd", "/usr", "pwd"], 0, "/usr\n", ""),
+        (["--retries", "2", "--retry-pause", "0", "sh", "-c", "echo >> tries; exit $(grep -c '' tries)"], 3, "", ""),
+        (["--idempotency", "read_only", "--delay", "0", "--preemptible", "true"], 0, "", ""),
         (["--after-ok", "77", "true"], 125, "", "error: there is no job 77"),
         (["--kind", "nope", "true"], 125, "", "error: kind must be one of build, "),
         (["--env", "API_TOKEN=x", "true"], 125, "", "error: payload: env: API_TOKEN looks like a secret; "),

@@ -55,6 +55,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         (b'{"op":"new","v":2}', "unsupported_version", OTHER_VERSION),
         (b'{"op":"get","job":"1\\u0000"}', "no_such_job", "there is no job '1\\x00'" + FORGOTTEN),
         (b'{"op":"list","limit":1001}', "bad_request", "limit must be between 1 and 1000, got 1001"),
+        (b'{"op":"check","jobs":[]}', "bad_request", "number of jobs must be between 1 and 1000, got 0"),
         (b'{"op":"submit_many","jobs":[]}', "bad_request", "number of jobs must be between 1 and 1000, got 0"),
         (
             b'{"op":"submit","job":{"kind":"shell","prority":"high"}}',
