@@ -8,8 +8,10 @@ import re
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from msgspec.structs import replace
 from reference_scheduler import clock
 from reference_scheduler.clock import Clock
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode
+from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import (
     AttemptState,
     Backoff,
@@ -193,6 +196,50 @@ async def test_cancel_finish_and_timeout_in_any_order_end_a_job_once(order: tupl
         assert (view.state, view.exit_code) == (JobState.COMPLETED, 7)
     words = [notice.what async for notice in news if isinstance(notice, Notice)]
     assert [word for word in words if word in ("completed", "cancelled", "timed_out")] == ["completed"]
+
+
+@on_loop
+async def test_real_processes_that_end_as_they_are_stopped_have_one_end_each() -> None:
+    random = Random(22)
+    async with Scheduler(settings(4)) as scheduler:
+        news = scheduler.observe(10**6)
+        script = {"script": "trap 'exit 4' TERM; sleep 0.02 & wait $!; exit 3"}
+        requests = [shell(script, random.choice((10, 20, 40))) for _ in range(80)]
+        jobs = [str(job) for job in await scheduler.submit_many(requests)]
+        for job in random.sample(jobs, len(jobs)):
+            if random.random() < 0.3:
+                await scheduler.cancel(job)
+            elif scheduler.get(job).state is JobState.RUNNING:
+                await asyncio.sleep(random.choice((0, 0.01, 0.02)))
+                await scheduler.cancel(job)
+        ended = [await scheduler.wait(job, TIMEOUT_S) for job in jobs]
+        for view in ended:
+            await scheduler.cancel(view.id)
+        assert [await scheduler.wait(view.id) for view in ended] == ended
+        for view in ended:
+            states = [str(attempt.state) for attempt in scheduler.attempts(view.id)]
+            assert states == ([] if view.attempts == 0 else [view.state])
+            stopped = view.state in (JobState.TIMED_OUT, JobState.CANCELLED)
+            assert view.exit_code in ((3, 4, None) if stopped else (3,)), view
+        assert scheduler.snapshot().budget.used.process_slots == 0
+    ends = Counter([notice.job async for notice in news if isinstance(notice, Notice) and notice.what in TERMINAL])
+    assert ends == Counter(jobs)
+
+
+def shell(payload: dict[str, Any], timeout_ms: int) -> JobRequest:
+    return JobRequest(kind="shell", payload=payload, timeout_us=1000 * timeout_ms)
+
+
+@on_loop
+async def test_a_process_that_ignores_the_wish_to_stop_frees_its_place_within_its_grace() -> None:
+    script = {"script": "trap '' TERM; echo up; while :; do sleep 600; done"}
+    async with Scheduler(settings(1)) as scheduler:
+        stubborn = await scheduler.submit(JobRequest(kind="shell", payload=script, grace_us=50_000))
+        after = await scheduler.submit(JobRequest(kind="shell", payload={"script": "exit 6"}))
+        assert (stubborn.state, after.state) == (JobState.RUNNING, JobState.QUEUED)
+        await scheduler.cancel(stubborn.id)
+        assert (await scheduler.wait(after.id, TIMEOUT_S)).exit_code == 6
+        assert scheduler.get(stubborn.id).state is JobState.CANCELLED
 
 
 @on_loop
