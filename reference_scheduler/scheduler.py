@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import AttemptState, Job, JobState
+from reference_scheduler.core.model import AttemptState, Job, JobState, Priority
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
-from reference_scheduler.drivers.intents import Command, WakeReason
+from reference_scheduler.drivers.intents import Command, Reprioritised, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
 from reference_scheduler.errors import NoSuchJob, SchedulerStopping, SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
@@ -217,6 +217,19 @@ class Scheduler:
         await self._do(
             lambda at: CancelRequested(at=at, run_pass=False, job=job, reason=reason), WakeReason.CANCELLATION_REQUESTED
         )
+        return self._view(self._row(job))
+
+    async def update(self, job: str, priority: Priority) -> JobView:
+        """Give a job another priority, which counts from its next start on; it is durable when this returns.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            JobEnded: it has ended.
+        """
+        self._row(job)
+        command = Reprioritised(lambda: self._driver.core, job, priority)
+        self._driver.post(command)
+        await command.done
         return self._view(self._row(job))
 
     # Reading.

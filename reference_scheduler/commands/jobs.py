@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from reference_scheduler.commands.output import print_output
-from reference_scheduler.commands.request import SETTINGS, Seconds, request_of, request_options
+from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
     REFUSED,
@@ -27,7 +27,7 @@ from reference_scheduler.commands.service import (
     when,
     with_client,
 )
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
@@ -245,6 +245,20 @@ def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) ->
     for job in jobs:
         view = client.cancel(job, reason)
         print_json(view) if as_json else click.echo(f"{view.id}  {view.state}")
+
+
+@click.command(
+    cls=ServiceCommand,
+    help=f"""Give jobs that have not ended another priority; what runs goes on.\n\n{EXIT_STATUS}""",
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...")
+@click.option("--priority", type=choice(Priority), required=True, help="Their class from now on.")
+@json_option
+@with_client
+def update(client: Client, jobs: tuple[str, ...], priority: str, as_json: bool) -> None:
+    for job in jobs:
+        view = client.update(job, Priority(priority))
+        print_json(view) if as_json else click.echo(f"{view.id}  {view.priority}")
 
 
 def _exit(view: JobView, before: str = "") -> str:

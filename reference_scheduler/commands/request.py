@@ -50,7 +50,7 @@ def request_options(function: _Function) -> _Function:
     """Add the options, and the job's command as ``argv``; :func:`request_of` takes all of them."""
     options: tuple[Callable[[_Function], _Function], ...] = (
         click.option("--kind", default="managed_process", metavar="KIND", help="test, build, lint, shell, python, …"),
-        click.option("--priority", type=_choice(Priority), default=str(Priority.NORMAL)),
+        click.option("--priority", type=choice(Priority), default=str(Priority.NORMAL)),
         click.option("--key", default="", metavar="TEXT", help="Submission key: the same key makes no second job."),
         click.option("--queue", default="", metavar="NAME", help="The queue, for limits and pauses."),
         click.option("--session", default="", metavar="NAME", help="The session, for limits on interactive jobs."),
@@ -78,7 +78,7 @@ def request_options(function: _Function) -> _Function:
         click.option("--after-any", multiple=True, metavar="ID", help="Start only when this job has ended."),
         click.option(
             "--idempotency",
-            type=_choice(Idempotency),
+            type=choice(Idempotency),
             help="May it run again once it was cut short? read_only and safe_repeat may. [default: by its kind]",
         ),
         click.option(
@@ -104,7 +104,8 @@ def request_options(function: _Function) -> _Function:
     return function
 
 
-def _choice(values: type[StrEnum]) -> click.Choice[str]:
+def choice(values: type[StrEnum]) -> click.Choice[str]:
+    """Return the parameter type that takes one of ``values``."""
     return click.Choice([str(value) for value in values])
 
 

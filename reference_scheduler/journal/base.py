@@ -45,13 +45,17 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobChange(msgspec.Struct, frozen=True):
-    """What became of a job; ``attempts`` ``None``: as many as before; ``ended_us`` is set if it ended for good."""
+    """What became of a job; ``ended_us`` is set if it ended for good.
+
+    ``None`` for ``attempts`` or ``priority``: as before.
+    """
 
     job: str
     state: JobState
     attempts: int | None
     exit_code: int | None = None
     ended_us: int | None = None
+    priority: str | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True):

@@ -47,8 +47,9 @@ class MemoryJournal:
         for change in batch.changes:
             row = self._jobs[change.job]
             attempts = row.attempts if change.attempts is None else change.attempts
+            priority = row.priority if change.priority is None else change.priority
             ended = {"exit_code": change.exit_code, "ended_us": change.ended_us}
-            self._jobs[change.job] = replace(row, state=change.state, attempts=attempts, **ended)
+            self._jobs[change.job] = replace(row, state=change.state, attempts=attempts, priority=priority, **ended)
         for attempt in batch.attempts:
             rows = self._attempts.setdefault(attempt.job, {})
             first = rows.get(attempt.number, attempt)

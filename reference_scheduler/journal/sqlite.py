@@ -129,8 +129,9 @@ class SqliteJournal:
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
-            "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ? WHERE number = ?",
-            [(row.state, row.attempts, row.exit_code, row.ended_us, row.job) for row in batch.changes],
+            "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ?, "
+            "priority = coalesce(?, priority) WHERE number = ?",
+            [(row.state, row.attempts, row.exit_code, row.ended_us, row.priority, row.job) for row in batch.changes],
         )
         writer.executemany(
             "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.errors import InvalidSubmission, SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.observers import Gap, Notice
@@ -126,6 +126,10 @@ class Client:
     def cancel(self, job: str, reason: str = "") -> JobView:
         """Have a job end; the wish is durable when this returns."""
         return self._ask(protocol.Cancel(job=job, reason=reason), JobView)
+
+    def update(self, job: str, priority: Priority) -> JobView:
+        """Give a job another priority; it is durable when this returns."""
+        return self._ask(protocol.Update(job=job, priority=priority), JobView)
 
     # By token.
 

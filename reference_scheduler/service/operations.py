@@ -114,6 +114,9 @@ class Operations:
             case protocol.Cancel(job=job, reason=reason):
                 self._check_own(peer, job)
                 return await scheduler.cancel(job, reason)
+            case protocol.Update(job=job, priority=priority):
+                self._check_own(peer, job)
+                return await scheduler.update(job, priority)
             case protocol.Report(job=job, result=result):
                 self._check_own(peer, job)
                 return scheduler.report(job, result)

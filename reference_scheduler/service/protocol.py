@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from reference_scheduler.core.model import MAX_TIME_US, JobState
+from reference_scheduler.core.model import MAX_TIME_US, JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.observers import Gap, Notice
@@ -139,6 +139,14 @@ class Cancel(Request, frozen=True, kw_only=True):
     reason: Label = ""
 
 
+class Update(Request, frozen=True, kw_only=True):
+    """Gives a job another priority, and the ``JobView`` when that is durable; of other users' jobs to admins."""
+
+    needs = Role.SUBMITTER
+    job: str
+    priority: Priority
+
+
 class Report(Request, frozen=True, kw_only=True):
     """Tells how the caller's own run of an observed job ended; gives whether that was wanted."""
 
@@ -196,7 +204,7 @@ class RecordStop(Request, frozen=True, kw_only=True):
 
 
 Reading = Hello | Get | ListJobs | Attempts | Why | Wait | Snapshot | Metrics | Events | RecordStatus
-Submitting = Result | Submit | SubmitMany | Check | Cancel | Report | Heartbeat | ReportProgress
+Submitting = Result | Submit | SubmitMany | Check | Cancel | Update | Report | Heartbeat | ReportProgress
 Operating = Pause | Resume | Drain | RecordStart | RecordStop
 AnyRequest = Reading | Submitting | Operating
 

@@ -17,6 +17,8 @@ from service_world import refsched_here as refsched
 from reference_scheduler.cli import main
 from reference_scheduler.core.model import ResourceRequest
 from reference_scheduler.executors.base import Progress
+from reference_scheduler.journal.check import check_journal
+from reference_scheduler.journal.state import Plugins
 from reference_scheduler.requests import JobRequest
 
 CONFIG = "[scheduler.resources]\nmax_process_slots = 1\n[scheduler.queue]\nmax_total = 3\nclaim_batch = 1\n"
@@ -159,6 +161,30 @@ def test_a_file_with_wrong_jobs_submits_none_and_all_that_are_wrong_are_told(ser
     last = "error: 1500 of 1501 jobs are wrong, of which the first 20 are told here; nothing was submitted"
     assert (code, out, len(error.splitlines()), error.splitlines()[-1]) == (2, "", 21, last)
     assert refsched(tmp_path, "list") == (0, "", "")
+
+
+def test_a_job_with_another_priority_starts_before_those_it_was_behind(service: Service, tmp_path: Path) -> None:
+    with service.client() as client:
+        client.pause()
+        for _ in range(3):
+            assert refsched(tmp_path, "submit", "--key", "", "--", "sh", "-c", "echo $SPAWNGATE_JOB >> order")[0] == 0
+        assert refsched(tmp_path, "update", "3", "2", "--priority", "urgent") == (0, "3  urgent\n2  urgent\n", "")
+        assert json.loads(refsched(tmp_path, "update", "2", "--json", "--priority", "maintenance")[1])["id"] == "2"
+        assert [job.priority for job in client.jobs()] == ["urgent", "maintenance", "normal"]
+        service.stop()
+    with Service(tmp_path, "--config", "scheduler.toml") as again, again.client() as client:
+        for job in ("1", "2", "3"):
+            client.wait(job)
+        assert (tmp_path / "order").read_text().split() == ["3", "1", "2"]
+    assert check_journal(tmp_path / ".local/state/spawngate/journal.db", Plugins()).problems == ()
+
+
+def test_of_a_job_that_has_ended_the_priority_stays(service: Service, tmp_path: Path) -> None:
+    assert refsched(tmp_path, "run", "true")[0] == 0
+    ended = "error: job 1 has ended, and keeps its priority\n"
+    assert refsched(tmp_path, "update", "1", "--priority", "urgent") == (1, "", ended)
+    assert refsched(tmp_path, "update", "9", "--priority", "urgent")[0] == 1
+    assert refsched(tmp_path, "update", "1")[0] == 2
 
 
 def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> None:

@@ -114,6 +114,14 @@ def test_changes_alter_state_and_end_and_nothing_else(store: Store) -> None:
     assert store.journal.job("2") == row(2)
 
 
+def test_a_change_of_priority_lasts_and_other_changes_keep_it(store: Store) -> None:
+    store.journal.commit(Batch(10, jobs=[row(1), row(2)]))
+    store.journal.commit(Batch(11, changes=[JobChange("1", JobState.QUEUED, 0, priority="urgent")]))
+    store.journal.commit(Batch(12, changes=[JobChange(job, JobState.RUNNING, 1) for job in ("1", "2")]))
+    found = {view.job: view.priority for view in store.reopen().jobs(JobFilter())}
+    assert found == {"1": "urgent", "2": row(2).priority}
+
+
 def test_an_attempt_keeps_its_start_and_generation(store: Store) -> None:
     first = AttemptRow("1", 1, AttemptState.ADMITTED, "g1", 10)
     store.journal.commit(Batch(10, jobs=[row(1)], attempts=[first]))

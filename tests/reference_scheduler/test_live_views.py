@@ -97,6 +97,7 @@ def test_the_blocking_scheduler_does_the_same(tmp_path: Path) -> None:
         scheduler.pause()
         waits = scheduler.submit(held())
         assert [view.id for view in scheduler.jobs(states=[JobState.QUEUED])] == [waits.id]
+        assert scheduler.update(waits.id, Priority.URGENT).priority == "urgent"
         assert scheduler.cancel(waits.id).state is JobState.CANCELLED
         scheduler.resume()
         assert scheduler.submit_many([JobRequest(kind="at_once")]) == ["3"]
