@@ -123,7 +123,7 @@ class SqliteJournal:
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
             "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ? WHERE number = ?",
-            [(row.state, row.attempts, row.exit_code, row.ended_us, row.job) for row in batch.changes],
+            [(row.state.value, row.attempts, row.exit_code, row.ended_us, row.job) for row in batch.changes],
         )
         writer.executemany(
             "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
