@@ -220,7 +220,7 @@ class _Submission:
         row = JobRow(
             self._job,
             request.kind,
-            request.priority,
+            request.priority.value,
             request.user,
             request.workspace,
             request.session,
@@ -256,5 +256,7 @@ class _Submission:
             other._settle(outcome)
 
 
-def _refusal(job: str, decisions: Iterable[Decision]) -> Reject | None:
+def _refusal(job: str, decisions: Sequence[Decision]) -> Reject | None:
+    if not decisions:
+        return None
     return next((decision for decision in decisions if isinstance(decision, Reject) and decision.job == job), None)

@@ -8,12 +8,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
@@ -61,6 +61,9 @@ _SELECT_LATEST = (
     "SELECT job, number, state, generation, started_us, ended_us, exit_code FROM attempts WHERE job = ? "
     "ORDER BY number DESC LIMIT 1"
 )
+# A member of an enumeration is bound as itself by way of an error that is raised and forgotten: its value is not.
+_job_values = attrgetter(*("state.value" if name == "state" else name for name in JobRow.__struct_fields__))
+_attempt_values = attrgetter(*("state.value" if name == "state" else name for name in AttemptRow.__struct_fields__))
 _HEAD = Struct("<QIq")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -124,20 +127,23 @@ class SqliteJournal:
             number += count - 1
         if batch.jobs:
             writer.executemany(
-                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(astuple, batch.jobs)
+                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(_job_values, batch.jobs)
             )
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
             "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ?, "
             "priority = coalesce(?, priority) WHERE number = ?",
-            [(row.state, row.attempts, row.exit_code, row.ended_us, row.priority, row.job) for row in batch.changes],
+            [
+                (row.state.value, row.attempts, row.exit_code, row.ended_us, row.priority, row.job)
+                for row in batch.changes
+            ],
         )
         writer.executemany(
             "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "(state, ended_us, exit_code, result) = "
             "(excluded.state, excluded.ended_us, excluded.exit_code, excluded.result)",
-            map(astuple, batch.attempts),
+            map(_attempt_values, batch.attempts),
         )
         if batch.state is not None:
             self._write_state(writer, batch, batch.state, mark)

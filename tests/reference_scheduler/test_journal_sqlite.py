@@ -531,3 +531,23 @@ def test_a_state_of_another_release_is_said_to_be_one(journal: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(JournalUnavailable, match="No such file or directory"):
         SqliteJournal(tmp_path / "missing" / "j.db")
+
+
+def test_a_journal_of_the_first_version_keeps_its_ends_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    assert migrate(connection, MIGRATIONS[:1]) == 0
+    columns = "kind, priority, user, workspace, session, queue, key, fingerprint, request, submitted_us, observed"
+    for ended_us in (30, None, 10, 20):
+        connection.execute(
+            f"INSERT INTO jobs ({columns}, state, attempts, ended_us) "
+            "VALUES ('shell', 'normal', '', '', '', '', '', x'', x'', 0, 0, 'queued', 0, ?)",
+            (ended_us,),
+        )
+    connection.close()
+    journal = SqliteJournal(path)
+    assert journal.ended_before(1) == ["4", "3"]
+    journal.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT sql LIKE '%WHERE%' FROM sqlite_master WHERE name = 'jobs_by_end'").fetchone()[0]
+    connection.close()
