@@ -9,14 +9,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types test fuzz torture recall clean
+.PHONY: help setup check lint types test fuzz torture recall bench clean
 
 help:
 	@echo 'make check   run check-bypass and check-ownership over this repository, the second as a job of the scheduler'
 	@echo 'make test    ruff, formatting, types, the checks, the tests'
 	@echo 'make fuzz    a million random events through the scheduler, every check after each'
 	@echo 'make torture a minute of killed schedulers: nothing acknowledged lost, nothing run twice that may not'
-	@echo 'make lint | types | recall | clean'
+	@echo 'make lint | types | recall | bench | clean'
 
 setup: $(INSTALLED)
 
@@ -66,6 +66,10 @@ torture: $(INSTALLED)
 # Downloads four large projects; writes docs/accuracy.md and docs/performance.md.
 recall: $(INSTALLED)
 	$(BIN)/python benchmarks/recall.py
+
+# Speed beside ruff and bandit, for which it takes an hour and downloads the same projects; writes docs/performance.md.
+bench: $(INSTALLED)
+	PYTHONPATH=. $(BIN)/python benchmarks/scan.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -31,7 +31,7 @@ import time
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -379,12 +379,15 @@ def _check_api(result: Result, site: dict[str, Any], place: Place, name: str, ca
 # --- Running the two tools --------------------------------------------------------------------------------
 
 
-def banned_names() -> dict[str, str]:
-    """Every spelling of every name in the catalogue but those of dynamic code → the documented name."""
+def banned_names(kinds: Container[str] = KINDS, tiers: Container[str] = TIERS) -> dict[str, str]:
+    """Every spelling of every name in the catalogue of these kinds and tiers → the documented name.
+
+    By default all but dynamic code.
+    """
     names: dict[str, str] = {}
     for file in sorted((HERE / "checkers" / "catalog").glob("*/*.toml")):
         for table in tomllib.loads(file.read_text(encoding="utf-8")).get("api", ()):
-            if table.get("tier") == Tier.STRICT or table["form"] == "keyword":
+            if table["kind"] not in kinds or table.get("tier", Tier.CORE) not in tiers or table["form"] == "keyword":
                 continue
             for name in (table["name"], *table.get("also", ())):
                 if _DOTTED.fullmatch(name):
@@ -392,19 +395,24 @@ def banned_names() -> dict[str, str]:
     return names
 
 
-def run_ruff(root: Path, work: Path, names: Iterable[str]) -> tuple[list[Report], list[str]]:
-    """ruff's reports for ``names`` in every file below ``root``, and the files that it cannot parse."""
-    config = work / "ruff.toml"
+def ruff_config(names: Iterable[str], rules: Sequence[str]) -> str:
+    """A ruff.toml that selects ``rules`` and bans ``names``."""
     lines = [
         "# every file, whatever the project excludes",
         "exclude = []",
         "respect-gitignore = false",
         'target-version = "py313"',
-        '[lint]\nselect = ["TID251"]',
+        f"[lint]\nselect = {json.dumps([*rules])}",
         "[lint.flake8-tidy-imports.banned-api]",
         *(f'"{name}".msg = "governed"' for name in sorted(names)),
     ]
-    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
+
+
+def run_ruff(root: Path, work: Path, names: Iterable[str]) -> tuple[list[Report], list[str]]:
+    """ruff's reports for ``names`` in every file below ``root``, and the files that it cannot parse."""
+    config = work / "ruff.toml"
+    config.write_text(ruff_config(names, ["TID251"]), encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--ignore-noqa", "--exit-zero", "--quiet"]
     command += ["--config", str(config), "--output-format", "json", "."]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, encoding="utf-8", check=True)
@@ -611,10 +619,10 @@ def _listing(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "None."
 
 
-def write_between_markers(page: Path, text: str) -> None:
-    """Replaces what stands between the two marker comments of ``page``."""
-    head, begin, rest = page.read_text(encoding="utf-8").partition("<!-- measured: begin -->\n")
-    _, end, tail = rest.partition("<!-- measured: end -->")
+def write_between_markers(page: Path, text: str, part: str = "measured") -> None:
+    """Replaces what stands between the two marker comments of a part of ``page``."""
+    head, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {part}: begin -->\n")
+    _, end, tail = rest.partition(f"<!-- {part}: end -->")
     page.write_text(f"{head}{begin}\n{text}\n\n{end}{tail}", encoding="utf-8")
 
 

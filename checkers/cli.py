@@ -14,18 +14,21 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from checkers import codes, config
+from checkers import codes, config, engine
 from checkers.config import Request
 from checkers.engine import LayoutError
 from checkers.manifests import ROLLOUTS, ManifestError
-from checkers.model import ApiKind, Tier
+from checkers.model import ApiKind, Tier, Tree
+from checkers.progress import Bar, is_watched
 from checkers.report import FORMATS, Look, Report
 from checkers.report.output import write_file, write_stream
 from checkers.report.text import escape
@@ -105,7 +108,10 @@ def _serve(check: Check, request: Request) -> int:
         _deliver(_explanation(request.explain), request)
         return 0
     log = Log()
-    report = run(check, request, _standard_input(request), datetime.now().astimezone().date(), log)
+    today = datetime.now().astimezone().date()
+    with Bar() as bar:
+        progress = bar if is_watched() and not request.quiet else None
+        report = run(check, request, _standard_input(request), today, log, partial(_find, progress))
     with log.stage("report"):
         text = FORMATS[request.output_format](report, _look(request))
     _deliver(text, request)
@@ -113,6 +119,10 @@ def _serve(check: Check, request: Request) -> int:
     if request.verbose:
         _tell(log)
     return report.status
+
+
+def _find(progress: Callable[[int, int], None] | None, scan: engine.Scan) -> Tree:
+    return engine.scan(replace(scan, progress=progress))
 
 
 def _warn(report: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def find_root(start: Path) -> Path:
         if any((folder / marker).exists() for marker in ROOT_MARKERS):
             return folder
     return start
+
+
+def root_of(paths: Sequence[str]) -> Path:
+    """The root of the project that all ``paths`` are in, those being relative to the working directory; absolute."""
+    if not paths:
+        return find_root(Path.cwd())
+    common = Path(os.path.commonpath([absolute(path) for path in paths]))
+    return find_root(common if common.is_dir() else common.parent)
 
 
 def below_root(root: Path, path: str) -> str:

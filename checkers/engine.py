@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os.path
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +20,14 @@ from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.codes import CODES
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
+from checkers.intake.cache import Cache, Kept
+from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
+from checkers.intake.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.limits import no_collection, recursion
 from checkers.model import Comment, Header, SourceFile, Tree, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS, SiteFinder, defined_names
-from checkers.scan.cache import Cache, Kept
-from checkers.scan.files import STUB_SUFFIX, Listing, is_excluded, list_files
-from checkers.scan.pipeline import Analysed, Job, analyse_files, default_jobs, place_in
 from checkers.targets import is_chain
 
 __all__ = ["LayoutError", "Scan", "scan"]
@@ -75,6 +76,13 @@ class Scan:
     """Whether methods are looked for whose receiver cannot be seen."""
     cache: Path | None = None
     """Folder that keeps the last result until a file changes; None to keep none."""
+    executor: Executor | None = None
+    """Who reads the files instead of workers of our own; it is used and never shut down. Its workers see ``root`` under
+    the same path. They are not bounded: in a thread, a file that kills the parser ends this process."""
+    progress: Callable[[int, int], None] | None = None
+    """Told, whenever a file has been read, how many have been, and how many there are."""
+    reference: bool = False
+    """Whether the reference front end reads every file: the same result, later."""
 
 
 def scan(request: Scan) -> Tree:
@@ -105,10 +113,11 @@ def scan(request: Scan) -> Tree:
 
 def _find(request: Scan, paths: list[str]) -> Kept:
     layout = Layout(paths, request.roots)
-    job = Job(os.fspath(request.root), _interest(request, layout), ANNOTATION_KEYWORDS, request.max_file_bytes)
+    root, interest = os.fspath(request.root), _interest(request, layout)
+    job = Job(root, interest, ANNOTATION_KEYWORDS, request.max_file_bytes, request.reference)
     unsaved = {} if request.stdin is None else dict([request.stdin])
-    results = analyse_files(job, paths, request.jobs or default_jobs(), unsaved)
-    analysed = {result.path: result for result in results}
+    results = analyse_files(job, paths, request.jobs or default_jobs(), unsaved, request.executor)
+    analysed = {result.path: result for result in _counted(results, len(paths), request.progress)}
     modules = {path: result.facts for path, result in sorted(analysed.items()) if result.facts is not None}
     declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
     known = catalog.Catalog.load(_roots(request, modules), request.apis, declared)
@@ -117,6 +126,15 @@ def _find(request: Scan, paths: list[str]) -> Kept:
     with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
         files = [_file(finder, analysed[path]) for path in paths]
     return Kept(files, defined_names(modules, layout.names), frozenset(finder.calls))
+
+
+def _counted(
+    results: Iterator[Analysed], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[Analysed]:
+    for done, result in enumerate(results, 1):
+        yield result
+        if progress is not None:
+            progress(done, total)
 
 
 def _may_be_passing(file: SourceFile) -> bool:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from checkers import engine, manifests
 from checkers.config import Request
+from checkers.intake.cache import FOLDER, clear
 from checkers.manifests import BypassManifest, Manifest, OwnershipManifest
 from checkers.model import Confidence, Finding, Selection, Site, Tree
 from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
 from checkers.rules import Judgement, bypass, ownership
-from checkers.scan.cache import FOLDER, clear
 from checkers.targets import is_chain, target_matches
 
 
@@ -68,17 +68,25 @@ class Log:
         self.stages.append((name, time.perf_counter() - start))
 
 
-def run(check: Check, request: Request, stdin: bytes | None, today: date, log: Log) -> Report:
+def run(
+    check: Check,
+    request: Request,
+    stdin: bytes | None,
+    today: date,
+    log: Log,
+    find: Callable[[engine.Scan], Tree] = engine.scan,
+) -> Report:
     """Scan, judge and report.
 
-    ``stdin`` is the text that stands for ``request.stdin_filename``. Raises ManifestError and LayoutError.
+    ``stdin`` is the text that stands for ``request.stdin_filename``; ``find`` makes the scan that the request amounts
+    to, and may say how (progress, executor). Raises ManifestError and LayoutError.
     """
     with log.stage("manifest"):
         manifest = _manifest(check, request)
     selection = _selection(request, manifest)
     scan = _scan(request, manifest, selection, stdin)
     with log.stage("scan"):
-        tree = engine.scan(scan)
+        tree = find(scan)
     with log.stage("rules"):
         judgement = Judgement() if manifest is None else check.judge(tree, manifest, selection=selection, today=today)
     _tell(log, request, manifest, tree)

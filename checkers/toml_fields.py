@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from checkers.codes import CODES
+from checkers.intake.files import is_pattern
 from checkers.model import Finding
-from checkers.scan.files import is_pattern
 from checkers.toml_places import Keys, Place, Places
 
 T = TypeVar("T", covariant=True)

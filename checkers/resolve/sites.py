@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from checkers.catalog import Catalog, Entry, Form
 from checkers.facts import model as f
+from checkers.intake.pipeline import Analysed, place_in
 from checkers.model import (
     DEFAULT_KINDS,
     ApiKind,
@@ -31,7 +32,6 @@ from checkers.resolve.values import (
     Value,
     Values,
 )
-from checkers.scan.pipeline import Analysed, place_in
 from checkers.targets import chain_matches, is_chain, name_matches
 
 _ACCESSORS = frozenset(

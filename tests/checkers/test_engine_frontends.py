@@ -11,9 +11,9 @@ import pytest
 from checkers import engine
 from checkers.facts import ast_frontend, libcst_frontend
 from checkers.facts.interest import Interest
+from checkers.intake.files import list_files
+from checkers.intake.source import decode
 from checkers.resolve.layout import Layout
-from checkers.scan.files import list_files
-from checkers.scan.source import decode
 
 REPOSITORY = Path(__file__).parent.parent.parent
 STDLIB = Path(sysconfig.get_path("stdlib"))

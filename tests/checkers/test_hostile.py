@@ -13,8 +13,8 @@ import pytest
 
 from checkers.engine import Scan, scan
 from checkers.facts.interest import Interest
+from checkers.intake import pipeline
 from checkers.model import SourceFile
-from checkers.scan import pipeline
 from tests.checkers.interrupts import INTERRUPTIBLE
 
 SITE = "import os\nos.system('x')\n"

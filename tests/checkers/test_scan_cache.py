@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from checkers import engine
+from checkers.intake import cache
 from checkers.model import SourceFile, Tree, Unanalysed
-from checkers.scan import cache
 
 OLD = time.time_ns() - 60_000_000_000
 FILES = {

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from checkers.engine import Scan, scan
-from checkers.scan.files import NEVER_ENTERED, list_files
+from checkers.intake.files import NEVER_ENTERED, list_files
 
 CALL = "import os\nos.system('true')\n"
 

@@ -14,7 +14,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider, WhitespaceInclusi
 from checkers.facts.interest import Interest
 from checkers.facts.libcst_frontend import parse
 from checkers.facts.positions import Positions
-from checkers.scan.source import decode
+from checkers.intake.source import decode
 
 EXPRESSIONS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Tuple, cst.Lambda)
 STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.Decorator)

@@ -4,6 +4,9 @@ The seam is :class:`concurrent.futures.Executor`: work is handed out in chunks o
 parser can be killed by what it is given (stack overflow on nesting, quadratic time on long chains, memory). Each
 worker bounds its own processor time and memory; when one dies, the chunks that were under way are read again, one
 file in one worker, and the file that kills that one too is reported as unanalysed.
+
+An executor that a caller hands in is given the same chunks, and its processes are left as they are: limits, signals and
+the collector are its owner's. What it does not answer, our own workers read.
 """
 
 from __future__ import annotations
@@ -17,9 +20,18 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+    wait,
+)
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,8 +39,8 @@ from checkers.facts import ast_frontend
 from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
+from checkers.intake.source import decode, read, too_deep, too_large
 from checkers.lines import split_lines
-from checkers.scan.source import decode, read, too_deep, too_large
 
 if TYPE_CHECKING:
     from libcst import ParserSyntaxError
@@ -55,6 +67,8 @@ class Job(NamedTuple):
     keywords: tuple[str, ...]
     """A file that holds none of these words holds no annotation, and its comments are not kept."""
     max_file_bytes: int
+    reference: bool = False
+    """Whether the reference front end reads every file."""
 
 
 class Analysed(NamedTuple):
@@ -89,7 +103,7 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
 def _facts(job: Job, path: str, text: str, notebook: Notebook | None) -> Analysed:
     """By the fast front end where it can tell all that is wanted, else by the reference."""
     annotated = _is_annotated(text, job.keywords)
-    if not annotated:
+    if not annotated and not job.reference:
         try:
             return Analysed(path, ast_frontend.parse(text, job.interest))
         except ast_frontend.NeedsReferenceError:
@@ -152,12 +166,16 @@ def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:
     return cell_of(analysed.cells, line)
 
 
-def _read_chunk(job: Job, chunk: Chunk) -> list[Analysed]:
-    """What a worker does; its answer is facts or reasons, never an exception."""
+def _read_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Analysed]:
+    """What a worker does; its answer is facts or reasons, never an exception.
+
+    ``bounded``: this process is one of our own, which may be ended when a file takes it too long.
+    """
     results = []
     for path, given in chunk:
         data = read(job.root, path, job.max_file_bytes) if given is None else given
-        _limit_time(0 if isinstance(data, Broken) else len(data))
+        if bounded:
+            _limit_time(0 if isinstance(data, Broken) else len(data))
         try:
             results.append(analyse(job, path, data))
         except Exception as error:  # a fault of ours must not cost the other files their verdict
@@ -219,20 +237,55 @@ def default_jobs() -> int:
 
 
 def analyse_files(
-    job: Job, paths: Sequence[str], jobs: int, unsaved: Mapping[str, bytes] | None = None
+    job: Job,
+    paths: Sequence[str],
+    jobs: int,
+    unsaved: Mapping[str, bytes] | None = None,
+    executor: Executor | None = None,
 ) -> Iterator[Analysed]:
-    """What became of each of ``paths``, in any order, read by ``jobs`` workers.
+    """What became of each of ``paths``, in any order, read on ``executor``, or else by ``jobs`` workers of our own.
 
     ``unsaved``: bytes that stand for what the file of a path holds.
     """
     files = [(path, (unsaved or {}).get(path)) for path in paths]
     waiting = deque(tuple(files[start : start + CHUNK_FILES]) for start in range(0, len(files), CHUNK_FILES))
     suspects: list[tuple[str, bytes | None]] = []
+    if executor is not None:
+        yield from _on_foreign(executor, job, waiting)
     while waiting:
         with _workers(min(jobs, len(waiting))) as pool:
             yield from _until_broken(pool, job, waiting, suspects, 2 * jobs)
     for suspect in suspects:
         yield _analyse_alone(job, suspect)
+
+
+def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator[Analysed]:
+    """Have ``executor`` work through ``waiting``; what it does not answer stays there, and a warning tells so."""
+    running: dict[Future[list[Analysed]], Chunk] = {}
+    failure: Exception | None = None
+    try:
+        while waiting and failure is None:
+            try:
+                running[executor.submit(_read_chunk, job, waiting[0])] = waiting[0]
+                waiting.popleft()
+            except Exception as error:  # broken, shut down: each executor has its own
+                failure = error
+        for future in as_completed(running):
+            try:
+                results = future.result()
+            except Exception as error:
+                failure = failure or error
+                waiting.append(running[future])
+            else:
+                yield from results
+    finally:
+        for future in running:
+            future.cancel()
+    if failure is not None:
+        count = sum(map(len, waiting))
+        told = f"{type(failure).__name__}: {failure}"
+        message = f"the executor gave no answer for {count} files, which workers of this process now read: {told}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _until_broken(
@@ -245,7 +298,7 @@ def _until_broken(
         while waiting and not broken and len(running) < window:
             chunk = waiting.popleft()
             try:
-                running[pool.submit(_read_chunk, job, chunk)] = chunk
+                running[pool.submit(_read_chunk, job, chunk, bounded=True)] = chunk
             except BrokenExecutor:
                 waiting.appendleft(chunk)
                 broken = True
@@ -262,7 +315,7 @@ def _until_broken(
 def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Analysed:
     try:
         with _workers(1) as pool:
-            return pool.submit(_read_chunk, job, (file,)).result()[0]
+            return pool.submit(_read_chunk, job, (file,), bounded=True).result()[0]
     except BrokenExecutor:
         message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
         return Analysed(file[0], None, Broken("SRC005", message, 1, 1))

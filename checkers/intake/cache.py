@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from checkers import model
 from checkers.facts.model import Broken
+from checkers.intake.source import read
 from checkers.limits import recursion
-from checkers.scan.source import read
 
 FOLDER = ".spawngate_cache"
 _FORMAT = 1
