@@ -5,7 +5,7 @@
 All of it in one run, medians of ``--runs``, on the disk that holds the temporary folder; beside it stands what bare
 SQLite does there at the same time. Every submission is durable (WAL, ``synchronous=FULL``). The part ``jobs`` has the
 scheduler run ``/bin/true`` beside what :mod:`benchmarks.process_rate` compares: its clock starts with the submission
-of all jobs and stops when the end of the last is durable.
+of all jobs, or, for the drain rate, when they are queued, and stops when the end of the last is durable.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from benchmarks.process_rate import ABREAST, ARGV, others, table
+from benchmarks.process_rate import ABREAST, ARGV, Runner, others, table
 from reference_scheduler.config import Settings
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import AttemptState, Config, JobState, QueueBounds, ResourceRequest
@@ -157,26 +158,29 @@ async def idle(folder: Path) -> Measure:
     return {"CPU when idle (% of one core)": 100 * used_s / IDLE_S, f"wake-ups in {IDLE_S:g} s idle": wakes}
 
 
-def true_jobs(count: int) -> float:
-    """Return the seconds that the scheduler takes for ``count`` processes, from their submission on."""
+def true_jobs(count: int, are_queued: bool = False) -> float:
+    """Return the seconds that the scheduler takes for ``count`` processes, with their submission unless they wait."""
     request = JobRequest(kind="managed_process", payload={"argv": ARGV}, request=ResourceRequest(1, 256, 1, 1, 0))
 
-    async def finish(scheduler: Scheduler, some: int) -> None:
+    async def finish(scheduler: Scheduler, some: int) -> float:
         notices, left = scheduler.observe(limit=10**6), some
-        await scheduler.submit_many([request] * some)
+        if are_queued:
+            await scheduler.pause()
+            await scheduler.submit_many([request] * some)
+        began = time.perf_counter()
+        await (scheduler.resume() if are_queued else scheduler.submit_many([request] * some))
         async for notice in notices:
             assert isinstance(notice, Notice), notice
             left -= notice.what == JobState.COMPLETED
             if not left:
                 break
         notices.close()
+        return time.perf_counter() - began
 
     async def body(folder: Path) -> float:
         async with Scheduler(settings(), folder / "jobs.db") as scheduler:
             await finish(scheduler, ABREAST)
-            begun_s = time.perf_counter()
-            await finish(scheduler, count)
-            return time.perf_counter() - begun_s
+            return await finish(scheduler, count)
 
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(body(Path(folder)))
@@ -225,7 +229,11 @@ def main(runs: int, count: int, huey: str | None, parts: tuple[str, ...]) -> Non
         shown = " | ".join(f"{value:,.1f}" for value in (statistics.median(values), min(values), max(values)))
         click.echo(f"| {name} | {shown} |")
     if JOBS in chosen:
-        click.echo(f"\n{table({'the scheduler, durable': true_jobs, **others(huey)}, count, runs)}")
+        ours: dict[str, Runner] = {
+            "the scheduler, durable, with submission": true_jobs,
+            "the scheduler, durable: drain": partial(true_jobs, are_queued=True),
+        }
+        click.echo(f"\n{table({**ours, **others(huey)}, count, runs)}")
 
 
 if __name__ == "__main__":

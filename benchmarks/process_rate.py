@@ -7,7 +7,7 @@ runners take turns in each round, each after a probe of what the machine gives a
 after the other); the table has medians. Processor time is that of the runner and of all that it starts, its own start
 included; what else the machine does weighs least on it. GNU parallel and task-spooler (Debian: ``parallel``,
 ``task-spooler``) are left out where they are missing. ``PYTHON`` is an interpreter that has huey: its queue is SQLite
-with ``fsync``, filled before the clock starts.
+with ``fsync``, filled before the clock starts, and it keeps each exit status and output, as the scheduler does.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ Runner = Callable[[int], float]
 """Takes a number of processes, and returns the seconds in which it ran them."""
 
 HUEY = """
-import subprocess, sys, threading, time
+import queue, subprocess, sys, time
 from huey import SqliteHuey
 folder, count, abreast = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-huey = SqliteHuey(filename=folder + "/huey.db", fsync=True, results=False)
-left, done = [count], threading.Event()
+huey = SqliteHuey(filename=folder + "/huey.db", fsync=True, results=True)
+ends = queue.SimpleQueue()
 @huey.task()
 def work():
-    subprocess.run(["/bin/true"], capture_output=True, start_new_session=True, env={"PATH": "/usr/bin:/bin"})
+    done = subprocess.run(["/bin/true"], capture_output=True, start_new_session=True, env={"PATH": "/usr/bin:/bin"})
+    return done.returncode, done.stdout, done.stderr
 @huey.signal("complete")
-def count_down(*_):
-    left[0] -= 1
-    if left[0] == 0:
-        done.set()
+def end(*_):
+    ends.put(None)
 for _ in range(count):
     work()
 consumer = huey.create_consumer(workers=abreast, periodic=False, initial_delay=0.001, max_delay=0.01)
 began = time.perf_counter()
 consumer.start()
-done.wait()
+for _ in range(count):
+    ends.get()
 print(time.perf_counter() - began)
 consumer.stop(graceful=True)
 """
@@ -167,7 +167,7 @@ def others(python_with_huey: str | None) -> dict[str, Runner]:
     if shutil.which("tsp"):
         runners[DAEMON] = task_spooler
     if python_with_huey:
-        runners["huey, SQLite with fsync"] = huey_at(python_with_huey)
+        runners["huey, SQLite with fsync, results kept: drain"] = huey_at(python_with_huey)
     return runners
 
 

@@ -1,23 +1,57 @@
-"""The ``refsched`` command: a group; each command has a module in :mod:`reference_scheduler.commands`."""
+"""The ``refsched`` command: a group; each command has a module in :mod:`reference_scheduler.commands`.
+
+An error is one line on standard error, as those of the checks are.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import click
 
 from reference_scheduler.commands.dump import dump
 from reference_scheduler.commands.fuzz import fuzz
-from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, submit, wait
+from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, submit, update, wait
 from reference_scheduler.commands.journal import journal
 from reference_scheduler.commands.operate import drain, metrics, pause, record, resume, snapshot
 from reference_scheduler.commands.plot import plot
 from reference_scheduler.commands.run import run
 from reference_scheduler.commands.serve import serve
+from reference_scheduler.commands.service import INTERRUPTED, USAGE, one_line
 from reference_scheduler.commands.simulate import simulate
 from reference_scheduler.commands.verify import verify
 from reference_scheduler.commands.watch import events, top
 
 
-@click.group()
+class Refsched(click.Group):
+    """The group of all commands, which says in one line what was wrong."""
+
+    def main(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Run the command that the arguments name, and exit with its status."""
+        try:
+            sys.exit(super().main(*arguments, **{**options, "standalone_mode": False}))
+        except click.UsageError as error:
+            asked = error.ctx.command_path if error.ctx else self.name
+            _fail(f"{error.format_message().rstrip('.')}; see {asked} --help", error.exit_code)
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+        except OSError as error:  # the files that commands name have errors of their own, so it is the output
+            with suppress(OSError):  # the interpreter tries to write the rest once more as it exits
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _fail(f"cannot write the output: {error.strerror}", USAGE)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"error: {one_line(' '.join(message.split()))}", err=True)
+    sys.exit(status)
+
+
+@click.group("refsched", cls=Refsched, no_args_is_help=False)
 def main() -> None:
     """The reference scheduler: run jobs on this machine, or simulate how they would be run.
 
@@ -48,6 +82,7 @@ for command in (
     snapshot,
     submit,
     top,
+    update,
     verify,
     wait,
 ):

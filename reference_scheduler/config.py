@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from reference_scheduler.core.model import (
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.requests import DEFAULT_PROFILES, Profile
 
+_TABLES = ("resources", "queue", "fairness", "limits", "kinds", "service")
 _MAX_MS = 10**12
 _MAX_COUNT = 10**9
 _MAX_NAME = 100
@@ -97,9 +99,23 @@ def load_settings(path: Path) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
     try:
+        _check_tables(document)
         return settings_of(document)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _check_tables(document: Mapping[str, Any]) -> None:
+    """Refuse other tables than ``scheduler`` in a file that is the scheduler's own: they can only be mistakes."""
+    tables = {"scheduler": "scheduler", **{name: f"scheduler.{name}" for name in _TABLES}}
+    for key in document:
+        if key != "scheduler":
+            raise ConfigError(f"{key}: unknown, all keys belong to [scheduler]{_meant(key, tables)}")
+
+
+def _meant(key: str, known: Mapping[str, str]) -> str:
+    """Return a question for who may have misspelt one of the ``known`` keys, each with its full name."""
+    return "".join(f"; did you mean {known[name]}?" for name in get_close_matches(key, known, n=1))
 
 
 def settings_of(document: Mapping[str, Any]) -> Settings:
@@ -209,6 +225,7 @@ class _Table:
             raise ConfigError(f"{name}: must be a table, got {value!r}")
         self._name = name
         self._values = dict(value)
+        self._known: dict[str, str] = {}
 
     def rest(self) -> list[str]:
         """Return the keys that were not yet read."""
@@ -217,13 +234,17 @@ class _Table:
     def finish(self) -> None:
         """Refuse what was not read."""
         for key in self._values:
-            raise ConfigError(f"{self._name}.{key}: unknown key")
+            raise ConfigError(f"{self._name}.{key}: unknown key{_meant(key, self._known)}")
+
+    def _take(self, key: str, default: Any) -> Any:
+        self._known[key] = key
+        return self._values.pop(key, default)
 
     def table(self, key: str) -> _Table:
-        return _Table(f"{self._name}.{key}", self._values.pop(key, {}))
+        return _Table(f"{self._name}.{key}", self._take(key, {}))
 
     def number(self, key: str, default: int, low: int, high: int, bound: str = "") -> int:
-        value = self._values.pop(key, None)
+        value = self._take(key, None)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -232,25 +253,25 @@ class _Table:
         return int(value)
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self._values.pop(key, default)
+        value = self._take(key, default)
         if not isinstance(value, bool):
             self._refuse(key, "true or false", value)
         return bool(value)
 
     def name(self, key: str, default: str) -> str:
-        value = self._values.pop(key, default)
+        value = self._take(key, default)
         if not isinstance(value, str) or not 1 <= len(value) <= _MAX_NAME:
             self._refuse(key, f"a text of 1 to {_MAX_NAME} characters", value)
         return str(value)
 
     def names(self, key: str) -> tuple[str, ...]:
-        value = self._values.pop(key, [])
+        value = self._take(key, [])
         if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
             self._refuse(key, "an array of texts", value)
         return tuple(value)
 
     def choice(self, key: str, choices: type[_Choice], default: _Choice) -> _Choice:
-        value = self._values.pop(key, default)
+        value = self._take(key, default)
         if value not in list(choices):
             self._refuse(key, f"one of {', '.join(choices)}", value)
         return choices(value)

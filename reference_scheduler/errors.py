@@ -101,6 +101,12 @@ class JournalTooNew(JournalError):
     code = "journal_too_new"
 
 
+class JobEnded(SchedulerError):
+    """The job has ended for good, so nothing about it changes any more."""
+
+    code = "job_ended"
+
+
 class NoSuchJob(SchedulerError):
     """There is no job of that id, or it was forgotten long after its end."""
 

@@ -110,12 +110,8 @@ def encoded(request: JobRequest) -> tuple[bytes, JobRequest]:
             value = getattr(request, name)
             if value is not None:
                 check_bounds(name, value, low, high)
-        for name, most in _TEXTS:
-            text = getattr(request, name)
-            if text:
-                check_bounds(f"bytes of {name}", len(text.encode()), 0, most)
-        count = len(request.after_ok) + len(request.after_any)
-        check_bounds("number of dependencies", count, 0, MAX_DEPENDENCIES)
+        if len(raw) > MAX_KEY_BYTES:  # in fewer bytes nothing is too long
+            _check_lengths(request)
         payload_bytes = len(raw) if len(raw) <= MAX_PAYLOAD_BYTES else len(_encode(request.payload))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidSubmission(f"{error}") from error
@@ -124,6 +120,13 @@ def encoded(request: JobRequest) -> tuple[bytes, JobRequest]:
             f"the payload has {payload_bytes} bytes, at most {MAX_PAYLOAD_BYTES} are taken: pass a path to the data"
         )
     return raw, request
+
+
+def _check_lengths(request: JobRequest) -> None:
+    for name, most in _TEXTS:
+        check_bounds(f"bytes of {name}", len(getattr(request, name).encode()), 0, most)
+    count = len(request.after_ok) + len(request.after_any)
+    check_bounds("number of dependencies", count, 0, MAX_DEPENDENCIES)
 
 
 def fingerprint(encoded_request: bytes) -> bytes:

@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import AttemptState, Job, JobState, Priority
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
-from reference_scheduler.drivers.intents import Command, WakeReason
+from reference_scheduler.drivers.intents import Command, Reprioritised, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
-from reference_scheduler.errors import NoSuchJob, SchedulerStopping
+from reference_scheduler.errors import NoSuchJob, SchedulerStopping, SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
@@ -29,8 +32,9 @@ from reference_scheduler.processes.strays import end_strays
 from reference_scheduler.recovery import Recovery
 from reference_scheduler.replay import Recorder
 from reference_scheduler.requests import JobRequest, decode_request
-from reference_scheduler.status import take_snapshot
+from reference_scheduler.status import Hold, explained, hold_of, take_snapshot
 from reference_scheduler.submission import JobSubmissionService, Outcome
+from reference_scheduler.summary import command_of
 from reference_scheduler.views import (
     AttemptView,
     JobView,
@@ -161,11 +165,15 @@ class Scheduler:
 
     async def submit(self, request: JobRequest) -> JobView:
         """Submit a job; it is durable when this returns. See :meth:`JobSubmissionService.submit`."""
-        return self.get(await self.submission.submit(request))
+        return self._view(self._row(await self.submission.submit(request)))
 
     async def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """Submit jobs together. See :meth:`JobSubmissionService.submit_many`."""
         return await self.submission.submit_many(requests)
+
+    def check(self, requests: Iterable[JobRequest]) -> list[SubmissionError | None]:
+        """Submit nothing, and return why each would be refused. See :meth:`JobSubmissionService.check`."""
+        return list(map(self.submission.check, requests))
 
     async def wait(self, job: str, timeout_s: float | None = None) -> JobView:
         """Return the job once it has ended.
@@ -177,7 +185,7 @@ class Scheduler:
         if self._driver.is_open(job) or self._row(job).ended_us is None:
             async with asyncio.timeout(timeout_s):
                 await self._driver.ended(job)
-        return self.get(job)
+        return self._view(self._row(job))
 
     async def run(self, request: JobRequest, own: Callable[[], Awaitable[AttemptResult]]) -> JobView:
         """Have a job run, and return it once it has ended: by the scheduler, or, if the rollout says so, by ``own``.
@@ -209,17 +217,31 @@ class Scheduler:
         await self._do(
             lambda at: CancelRequested(at=at, run_pass=False, job=job, reason=reason), WakeReason.CANCELLATION_REQUESTED
         )
-        return self.get(job)
+        return self._view(self._row(job))
+
+    async def update(self, job: str, priority: Priority) -> JobView:
+        """Give a job another priority, which counts from its next start on; it is durable when this returns.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            JobEnded: it has ended.
+        """
+        self._row(job)
+        command = Reprioritised(lambda: self._driver.core, job, priority)
+        self._driver.post(command)
+        await command.done
+        return self._view(self._row(job))
 
     # Reading.
 
     def get(self, job: str) -> JobView:
-        """Return a job as it durably is.
+        """Return a job as it durably is, with its payload.
 
         Raises:
             NoSuchJob: there is no such job.
         """
-        return self._view(self._row(job))
+        row = self._row(job)
+        return replace(self._detailed(row), payload=payload_of(row))
 
     def jobs(
         self,
@@ -230,7 +252,7 @@ class Scheduler:
         before: str = "",
     ) -> list[JobView]:
         """Return jobs, newest first; ``before`` is the last of those that were listed before."""
-        return [self._view(row) for row in self._journal.jobs(JobFilter(states, kind, workspace, before, limit))]
+        return [self._detailed(row) for row in self._journal.jobs(JobFilter(states, kind, workspace, before, limit))]
 
     def attempts(self, job: str) -> list[AttemptView]:
         """Return the attempts of a job, oldest first.
@@ -259,15 +281,24 @@ class Scheduler:
         """
         row = self._row(job)
         if row.state not in TERMINAL:
-            try:
-                return self._driver.core.why(job)
-            except KeyError:  # observed: its caller runs it
-                return f"Job {job} is {row.state}."
+            return self._waits_for(row)
         attempts = self.attempts(job)
         if attempts or row.state is not JobState.CANCELLED:
             return end_of(row, attempts)
         followed = [self._journal.job(other) for other in decode_request(row.request).after_ok]
         return end_of(row, [], [other for other in followed if other is not None])
+
+    def _waits_for(self, row: JobRow) -> str:
+        if row.observed:
+            rollout = self.settings.rollout
+            return f"Job {row.job} is run by its caller; under the rollout {rollout} the scheduler only records it."
+        driver, hold = self._driver, self._hold()
+        if hold is Hold.JOURNAL:  # the core may be ahead of what is durable
+            return f"Job {row.job} is {row.state}, and {explained(hold, driver)}."
+        return driver.core.why(row.job, driver.now_us(), explained(hold, driver) if hold else "")
+
+    def _hold(self) -> Hold | None:
+        return hold_of(self._driver, self.settings, draining=self.submission.closed)
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return what monitors want to know."""
@@ -286,22 +317,37 @@ class Scheduler:
     def _view(self, row: JobRow) -> JobView:
         live, waiting = self._attempts.of(row.job), self._driver.core.job(row.job)
         return JobView(
-            row.job,
-            row.kind,
-            row.state,
-            row.priority,
-            row.user,
-            row.workspace,
-            row.session,
-            row.queue,
-            row.key,
-            row.attempts,
-            row.exit_code,
-            waiting.reason or "" if waiting is not None and row.state not in TERMINAL else "",
-            row.submitted_us,
-            row.ended_us,
-            row.observed,
-            live.progress if live else None,
+            id=row.job,
+            kind=row.kind,
+            state=row.state,
+            priority=row.priority,
+            user=row.user,
+            workspace=row.workspace,
+            session=row.session,
+            queue=row.queue,
+            key=row.key,
+            attempts=row.attempts,
+            exit_code=row.exit_code,
+            reason=self._reason(row, waiting) if waiting is not None and row.state not in TERMINAL else "",
+            submitted_at_us=row.submitted_us,
+            ended_at_us=row.ended_us,
+            observed=row.observed,
+            progress=live.progress if live else None,
+        )
+
+    def _reason(self, row: JobRow, job: Job) -> str:
+        hold = self._hold()
+        if hold is Hold.JOURNAL:
+            return "" if row.state is JobState.RUNNING else hold
+        return hold if hold and job.state is JobState.QUEUED else job.reason or ""
+
+    def _detailed(self, row: JobRow) -> JobView:
+        payload, latest = payload_of(row), self._journal.latest(row.job)
+        return replace(
+            self._view(row),
+            command="…" if payload is None else command_of(payload),
+            started_at_us=latest.started_us if latest else None,
+            took_us=latest.ended_us - latest.started_us if latest and latest.ended_us is not None else None,
         )
 
     # Operating.
@@ -396,6 +442,14 @@ class Scheduler:
     def progress(self, token: str, progress: Progress) -> bool:
         """Say how far an attempt is; ``False``: the token is stale, nothing happened. From any thread."""
         return self._attempts.progress(token, progress)
+
+
+def payload_of(row: JobRow) -> dict[str, Any] | None:
+    """Return the payload of a job, ``None`` if its row comes without the request, or with one that cannot be read."""
+    try:
+        return decode_request(row.request).payload
+    except msgspec.MsgspecError:
+        return None
 
 
 def check_plugins(settings: Settings, plugins: Plugins) -> None:

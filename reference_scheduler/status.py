@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from enum import StrEnum
 from hashlib import blake2b
+from typing import assert_never
 
 from reference_scheduler.config import Settings
 from reference_scheduler.core.amounts import Resources
@@ -15,6 +17,42 @@ from reference_scheduler.views import Budget, SchedulerSnapshot
 
 MAX_NAMES = 100
 _LABELS = ("priority", "kind", "workspace")
+
+
+class Hold(StrEnum):
+    """What keeps all jobs from starting, whatever they are."""
+
+    JOURNAL = "journal"
+    DISABLED = "disabled"
+    DRAINING = "draining"
+    PAUSED = "paused"
+
+
+def hold_of(driver: LiveDriver, settings: Settings, draining: bool) -> Hold | None:
+    """Return what keeps all jobs from starting, ``None`` if nothing does."""
+    if driver.unavailable:
+        return Hold.JOURNAL
+    if not settings.core.enabled:
+        return Hold.DISABLED
+    if draining:
+        return Hold.DRAINING
+    return Hold.PAUSED if driver.paused else None
+
+
+def explained(hold: Hold, driver: LiveDriver) -> str:
+    """Return ``hold`` for people, with the numbers of this moment."""
+    running = len(driver.core.running())
+    waiting = len(driver.core.open_jobs()) - running
+    match hold:
+        case Hold.JOURNAL:
+            return f"the journal cannot be used, so nothing starts ({driver.unavailable})"
+        case Hold.DISABLED:
+            return "the scheduler is disabled by its configuration"
+        case Hold.DRAINING:
+            return f"the scheduler drains: {running} run, and {waiting} wait for its next start or refsched resume"
+        case Hold.PAUSED:
+            return f"the scheduler is paused: {running} run, and {waiting} wait for refsched resume"
+    assert_never(hold)
 
 
 def take_snapshot(

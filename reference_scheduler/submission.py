@@ -84,7 +84,20 @@ class JobSubmissionService:
                 await asyncio.sleep(0)  # let others have their turn
         return await outcomes.all()
 
+    def check(self, request: JobRequest) -> SubmissionError | None:
+        """Return why ``request`` would be refused, ``None`` if that depends on what else there is by then."""
+        try:
+            self._checked(request)
+        except SubmissionError as error:
+            return error
+        return None
+
     def _submission(self, request: JobRequest, outcomes: _Outcomes) -> _Submission:
+        raw, request = self._checked(request)
+        return _Submission(self, request, raw, len(outcomes.values), outcomes)
+
+    def _checked(self, request: JobRequest) -> tuple[bytes, JobRequest]:
+        """Return the request as it is kept, and as it is read."""
         if not self.settings.core.enabled:
             raise SchedulerDisabled("the scheduler is disabled: set scheduler.enabled to true, or run nothing")
         if self.closed:
@@ -99,7 +112,7 @@ class JobSubmissionService:
             self._executors.of(request.kind).check(request.payload)
         except ValueError as error:
             raise InvalidSubmission(str(error)) from error
-        return _Submission(self, request, raw, len(outcomes.values), outcomes)
+        return raw, request
 
     # What submissions need while they are handled; on the loop, one at a time.
 
@@ -207,7 +220,7 @@ class _Submission:
         row = JobRow(
             self._job,
             request.kind,
-            request.priority,
+            request.priority.value,
             request.user,
             request.workspace,
             request.session,
@@ -243,5 +256,7 @@ class _Submission:
             other._settle(outcome)
 
 
-def _refusal(job: str, decisions: Iterable[Decision]) -> Reject | None:
+def _refusal(job: str, decisions: Sequence[Decision]) -> Reject | None:
+    if not decisions:
+        return None
     return next((decision for decision in decisions if isinstance(decision, Reject) and decision.job == job), None)

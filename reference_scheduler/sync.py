@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from reference_scheduler.config import Settings, StopMode
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import JobState, Priority
+from reference_scheduler.errors import SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.journal.base import Journal
@@ -85,6 +86,10 @@ class SyncScheduler:
         """See :meth:`Scheduler.submit_many`."""
         return self._run(self._scheduler.submit_many(requests))
 
+    def check(self, requests: Iterable[JobRequest]) -> list[SubmissionError | None]:
+        """See :meth:`Scheduler.check`."""
+        return self._call(self._scheduler.check, requests)
+
     def wait(self, job: str, timeout_s: float | None = None) -> JobView:
         """See :meth:`Scheduler.wait`."""
         return self._run(self._scheduler.wait(job, timeout_s))
@@ -92,6 +97,10 @@ class SyncScheduler:
     def cancel(self, job: str, reason: str = "") -> JobView:
         """See :meth:`Scheduler.cancel`."""
         return self._run(self._scheduler.cancel(job, reason))
+
+    def update(self, job: str, priority: Priority) -> JobView:
+        """See :meth:`Scheduler.update`."""
+        return self._run(self._scheduler.update(job, priority))
 
     def get(self, job: str) -> JobView:
         """See :meth:`Scheduler.get`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,13 +18,16 @@ decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
 class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job as it durably is; ``reason`` says what it waits for. Times are of the wall clock.
 
-    One that is ``observed`` is run by its caller, who reports its end.
+    One that is ``observed`` is run by its caller, who reports its end. ``command``, one line that says what it runs,
+    and when its latest attempt began and how long that took are there for whoever asks for the job or for a list;
+    ``payload`` is for whoever asks for the one job.
     """
 
     id: str
     kind: str
     state: JobState
     priority: str
+    command: str = ""
     user: str = ""
     workspace: str = ""
     session: str = ""
@@ -33,9 +37,12 @@ class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_code: int | None = None
     reason: str = ""
     submitted_at_us: int = 0
+    started_at_us: int | None = None
     ended_at_us: int | None = None
+    took_us: int | None = None
     observed: bool = False
     progress: Progress | None = None
+    payload: dict[str, Any] | None = None
 
 
 def end_of(row: JobRow, attempts: Sequence[AttemptView], followed: Sequence[JobRow] = ()) -> str:

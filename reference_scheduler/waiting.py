@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 
@@ -11,10 +12,19 @@ async def outlast(future: asyncio.Future[Any], end: Callable[[], object]) -> Non
     """Wait until ``future`` is done; whoever is cancelled meanwhile calls ``end``, and still waits, first."""
     cancelled = False
     while not future.done():
+        turn = future.get_loop().create_future()
+        wake = partial(_wake, turn)
+        future.add_done_callback(wake)
         try:
-            await asyncio.wait([future])
+            await turn
         except asyncio.CancelledError:
+            future.remove_done_callback(wake)
             cancelled = True
             end()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _wake(turn: asyncio.Future[None], _: object) -> None:
+    if not turn.done():
+        turn.set_result(None)

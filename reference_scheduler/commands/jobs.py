@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from reference_scheduler.commands.output import print_output
-from reference_scheduler.commands.request import SETTINGS, Seconds, request_of, request_options
+from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
     REFUSED,
@@ -20,6 +19,7 @@ from reference_scheduler.commands.service import (
     Stopped,
     duration,
     json_option,
+    one_line,
     print_fields,
     print_json,
     print_table,
@@ -27,8 +27,8 @@ from reference_scheduler.commands.service import (
     when,
     with_client,
 )
-from reference_scheduler.core.model import JobState
-from reference_scheduler.errors import InvalidSubmission, SchedulerError
+from reference_scheduler.core.model import JobState, Priority
+from reference_scheduler.errors import SchedulerError
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
 from reference_scheduler.service.protocol import (
@@ -37,48 +37,82 @@ from reference_scheduler.service.protocol import (
 )
 from reference_scheduler.views import JobView
 
+MAX_TOLD = 20
+"""So many lines of a file are told to be wrong."""
+
 
 @click.command(
     cls=ServiceCommand,
     context_settings=SETTINGS,
     help=f"""Submit a job that runs COMMAND, and print its id: it is durable then, and runs without this command.
 
-With --from, submit many: each line of FILE is a JSON object with the fields of a job request; an id, or an error, is
-printed for each.
+With --from, submit many: each line of FILE is a JSON object with the fields of a job request. If any is wrong, all that
+are so are told, and nothing is submitted. Otherwise for each the id is printed, or why it was refused, for the queue is
+full, say.
 
 {EXIT_STATUS}""",
 )
 @click.option(
-    "--from", "source", type=click.File("rb"), metavar="FILE", help="Submit one job for each line of FILE, - for stdin."
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Submit one job for each line of FILE, - for stdin.",
 )
 @json_option
 @request_options
 @with_client
-def submit(client: Client, source: BinaryIO | None, as_json: bool, argv: tuple[str, ...], **options: Any) -> None:
+def submit(client: Client, source: str | None, as_json: bool, argv: tuple[str, ...], **options: Any) -> None:
     if source is None:
         view = client.submit(request_of(argv, **options))
         print_json(view) if as_json else click.echo(view.id)
         return
     if argv:
         raise Stopped("--from: either that, or a command", USAGE)
-    refused = 0
-    for outcome in client.submit_many(_requests(source)):
+    requests = _requests(client, source)
+    outcomes = client.submit_many(requests.values())
+    for (place, _), outcome in zip(requests.items(), outcomes, strict=True):
         if isinstance(outcome, SchedulerError):
-            refused += 1
-            print_json({"error": problem_of(outcome)}) if as_json else click.echo(f"{outcome.code}: {outcome}")
+            told = f"{place}: {outcome.code}: {one_line(str(outcome))}"
+            print_json({"error": problem_of(outcome)}) if as_json else click.echo(told)
         else:
             print_json({"job": outcome}) if as_json else click.echo(outcome)
-    sys.exit(REFUSED if refused else 0)
+    refused = sum(1 for outcome in outcomes if isinstance(outcome, SchedulerError))
+    if refused:
+        raise Stopped(f"{refused} of {len(outcomes)} jobs were refused, the others are submitted", REFUSED)
 
 
-def _requests(source: BinaryIO) -> Iterator[JobRequest]:
+def _requests(client: Client, source: str) -> dict[str, JobRequest]:
+    """Return the requests in ``source`` by their places there, each of them good as far as can be told.
+
+    Raises:
+        Stopped: some are not; what is wrong with each was told.
+    """
     decode = msgspec.json.Decoder(JobToSubmit).decode
-    for number, line in enumerate(source, 1):
+    requests: dict[str, JobRequest] = {}
+    wrong: dict[str, str] = {}
+    with click.open_file(source, "rb") as stream:
+        lines = list(stream)
+    for number, line in enumerate(lines, 1):
+        place = f"{'<stdin>' if source == '-' else source}:{number}"
         if line.strip():
             try:
-                yield decode(line)
+                requests[place] = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise InvalidSubmission(f"{source.name}:{number}: {error}") from error
+                wrong[place] = str(error)
+    for place, refusal in zip(requests, client.check(requests.values()), strict=True):
+        if refusal is not None:
+            wrong[place] = str(refusal)
+    if wrong:
+        _refuse(wrong, len(wrong.keys() | requests.keys()))
+    return requests
+
+
+def _refuse(wrong: dict[str, str], count: int) -> NoReturn:
+    for place, message in sorted(wrong.items(), key=lambda item: int(item[0].rpartition(":")[2]))[:MAX_TOLD]:
+        click.echo(f"error: {one_line(f'{place}: {message}')}", err=True)
+    more = f", of which the first {MAX_TOLD} are told here" if len(wrong) > MAX_TOLD else ""
+    raise Stopped(f"{len(wrong)} of {count} jobs are wrong{more}; nothing was submitted", USAGE)
 
 
 @click.command(
@@ -119,12 +153,16 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         return
     print_fields(
         view,
+        fit="command",
         submitted_at_us=when(view.submitted_at_us),
+        started_at_us=when(view.started_at_us),
         ended_at_us=when(view.ended_at_us),
+        took_us="" if view.took_us is None else duration(view.took_us),
+        payload="",
         observed="yes, its caller runs it" if view.observed else "",
         progress=progress_text(view.progress),
     )
-    click.echo(client.why(job))
+    click.echo(one_line(client.why(job)))
 
 
 @click.command("list", cls=ServiceCommand, help=f"List jobs, newest first.\n\n{EXIT_STATUS}")
@@ -146,15 +184,27 @@ def list_jobs(
     if as_json:
         print_json(views)
         return
-    head = ("ID", "STATE", "KIND", "PRIORITY", "SUBMITTED", "TOOK", "TRIES", "EXIT", "WAITS FOR", "WORKSPACE")
-    print_table(head, map(row_of, views))
+    head = (
+        "ID",
+        "STATE",
+        "KIND",
+        "PRIORITY",
+        "SUBMITTED",
+        "TOOK",
+        "TRIES",
+        "EXIT",
+        "WAITS FOR",
+        "WORKSPACE",
+        "COMMAND",
+    )
+    print_table(head, map(row_of, views), fit=True)
 
 
 def row_of(view: JobView) -> tuple[str, ...]:
     """Return the cells of a job in the list."""
-    took = "" if view.ended_at_us is None else duration(view.ended_at_us - view.submitted_at_us)
+    took = "" if view.took_us is None else duration(view.took_us)
     fixed = (view.id, view.state, view.kind, view.priority, when(view.submitted_at_us), took)
-    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace)
+    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace, view.command)
 
 
 @click.command(cls=ServiceCommand, help=f"List the attempts of a job, oldest first.\n\n{EXIT_STATUS}")
@@ -195,6 +245,20 @@ def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) ->
     for job in jobs:
         view = client.cancel(job, reason)
         print_json(view) if as_json else click.echo(f"{view.id}  {view.state}")
+
+
+@click.command(
+    cls=ServiceCommand,
+    help=f"""Give jobs that have not ended another priority; what runs goes on.\n\n{EXIT_STATUS}""",
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...")
+@click.option("--priority", type=choice(Priority), required=True, help="Their class from now on.")
+@json_option
+@with_client
+def update(client: Client, jobs: tuple[str, ...], priority: str, as_json: bool) -> None:
+    for job in jobs:
+        view = client.update(job, Priority(priority))
+        print_json(view) if as_json else click.echo(f"{view.id}  {view.priority}")
 
 
 def _exit(view: JobView, before: str = "") -> str:

@@ -14,7 +14,7 @@ from reference_scheduler.journal.state import Plugins
 from reference_scheduler.plugins import PluginError, available_allocators, available_pickers
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def journal() -> None:
     """Look after the file that a scheduler keeps its jobs in."""
 

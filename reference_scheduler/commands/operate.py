@@ -50,7 +50,7 @@ def drain(client: Client) -> None:
     client.drain()
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def record() -> None:
     """Record what the scheduler is told and decides, for refsched verify, dump and simulate."""
 
@@ -88,7 +88,7 @@ def _show(found: RecordStatus, as_json: bool) -> None:
     else:
         click.echo(f"{'recording' if found.active else 'recorded'} {found.path}, up to event {found.events}")
     if found.error:
-        click.echo(f"Error: the recording broke off: {found.error}", err=True)
+        click.echo(f"error: the recording broke off: {found.error}", err=True)
         sys.exit(REFUSED)
 
 

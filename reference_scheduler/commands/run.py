@@ -21,9 +21,9 @@ from reference_scheduler.commands.output import (
     print_output,
 )
 from reference_scheduler.commands.request import SETTINGS, request_of, request_options
-from reference_scheduler.commands.service import ServiceCommand, Stopped, socket_option
+from reference_scheduler.commands.service import ServiceCommand, Stopped, one_line, socket_option
 from reference_scheduler.config import Settings, load_settings
-from reference_scheduler.core.model import AttemptState
+from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
@@ -50,9 +50,10 @@ class Caught(BaseException):
     context_settings=SETTINGS,
     help=f"""Submit a job that runs COMMAND, wait for it, print what it printed, and exit as it did.
 
-COMMAND reads nothing, and what it printed comes when it has ended: of each stream the first and the last 64 KiB. Ctrl-C
-or SIGTERM cancels the job. If no scheduler answers at the default socket, the job runs in one of its own, within
-this command, and a line on stderr says so; with --socket, or its variable, that is an error.
+If the job has to wait, a line on stderr says for what. COMMAND reads nothing, and what it printed comes when it has
+ended: of each stream the first and the last 64 KiB. Ctrl-C or SIGTERM cancels the job. If no scheduler answers at the
+default socket, the job runs in one of its own, within this command, and a line on stderr says so; with --socket, or
+its variable, that is an error.
 
 Exit status: that of COMMAND; {SIGNALLED} plus the number of the signal that ended it, or this command; {TIMED_OUT} it
 timed out; {NOT_RUN} it was refused, cancelled or expired, or the scheduler was lost; {NOT_STARTED} it could not be
@@ -78,6 +79,8 @@ def _run_by(client: Client, request: JobRequest) -> None:
     job = client.submit(request)
     if job.observed:
         _run_observed(client, request, job)
+    if job.state is not JobState.RUNNING and job.ended_at_us is None:
+        click.echo(f"refsched: {one_line(client.why(job.id))}", err=True)
     try:
         with _signals_raise():
             view = client.wait(job.id)

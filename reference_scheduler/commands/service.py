@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import Progress
 from reference_scheduler.service.client import Client
 from reference_scheduler.service.places import SOCKET_VARIABLE, default_socket
+from reference_scheduler.summary import shortened
 
 REFUSED = 1
 USAGE = 2
@@ -30,6 +32,8 @@ EXIT_STATUS = (
     "Exit status: 0 done, 1 refused, 2 bad usage or configuration, 3 not now (nobody answers, busy, stopping, full), "
     "130 interrupted."
 )
+MIN_FITTED = 24
+"""So much is shown in the narrowest terminal."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -88,24 +92,38 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.encode(value).decode())
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in aligned columns; without rows, nothing."""
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], fit: bool = False) -> None:
+    """Print rows in aligned columns; without rows, nothing. To ``fit`` a terminal the last column is cut."""
     lines = [list(map(one_line, row)) for row in rows]
     if not lines:
         return
     lines.insert(0, list(head))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if fit:
+        taken = sum(widths[:-1]) + 2 * len(widths[:-1])
+        lines = [[*line[:-1], fitted(line[-1], taken)] for line in lines]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def print_fields(value: msgspec.Struct, **shown: str) -> None:
-    """Print the fields of a struct that are not empty, one on each line; those ``shown`` otherwise in that way."""
+def print_fields(value: msgspec.Struct, fit: str = "", **shown: str) -> None:
+    """Print the fields of a struct that are not empty, one on each line; those ``shown`` otherwise in that way.
+
+    On a terminal the field ``fit`` is cut to its line.
+    """
     fields = {name: shown.get(name, text(getattr(value, name))) for name in value.__struct_fields__}
     width = max(map(len, fields))
     for name, cell in fields.items():
         if cell:
-            click.echo(f"{name.removesuffix('_us').replace('_', ' '):{width}}  {one_line(cell)}")
+            line = fitted(one_line(cell), width + 2) if name == fit else one_line(cell)
+            click.echo(f"{name.removesuffix('_us').replace('_', ' '):{width}}  {line}")
+
+
+def fitted(line: str, taken: int) -> str:
+    """Return what of ``line`` fits on a line of the terminal, ``taken`` of which are taken; all if there is none."""
+    if not sys.stdout.isatty():
+        return line
+    return shortened(line, max(MIN_FITTED, shutil.get_terminal_size().columns - taken))
 
 
 def text(value: object) -> str:

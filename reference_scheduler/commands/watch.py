@@ -143,9 +143,10 @@ def _table(title: str, jobs: Sequence[JobView], last: str, cell: Callable[[JobVi
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", box=None, expand=True)
-    for name in ("ID", "KIND", "PRIORITY", "SINCE", "WORKSPACE", last):
+    for name in ("ID", "KIND", "PRIORITY", "SINCE", "COMMAND", "WORKSPACE", last):
         table.add_column(name, no_wrap=True)
     for job in jobs:
-        cells = (job.id, job.kind, job.priority, duration(wall_us() - job.submitted_at_us), job.workspace, cell(job))
+        since = duration(wall_us() - job.submitted_at_us)
+        cells = (job.id, job.kind, job.priority, since, job.command, job.workspace, cell(job))
         table.add_row(*map(Text, map(one_line, cells)))
     return table

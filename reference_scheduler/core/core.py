@@ -134,8 +134,11 @@ class SchedulerCore:
         turn = self._picker.next_due(self._jobs.now_us)
         return timer if turn is None else turn if timer is None else min(turn, timer)
 
-    def why(self, job_id: str) -> str:
+    def why(self, job_id: str, now_us: int = -MAX_TIME_US, hold: str = "") -> str:
         """Say in one sentence, with numbers, what became of a job, or what it waits for.
+
+        It is said of ``now_us``, if that is later than the latest event. ``hold`` is what the driver knows to keep
+        all jobs from starting.
 
         Raises:
             KeyError: there was never such a job.
@@ -143,15 +146,19 @@ class SchedulerCore:
         outcome = self._jobs.outcomes.get(job_id)
         if outcome is not None:
             return f"Job {job_id} is {outcome.state}."
-        now_us, job = self._jobs.now_us, self._jobs.open[job_id]
+        now_us, job = max(now_us, self._jobs.now_us), self._jobs.open[job_id]
         if job.attempt is not None:
-            since = _s(now_us - job.attempt.started_us)
-            return f"Job {job_id} runs since {since} as attempt {job.attempt.number}."
-        waits = f"Job {job_id} waits since {_s(now_us - job.submitted_us)}"
+            span = _s(now_us - job.attempt.started_us)
+            return f"Job {job_id} has been running for {span} as attempt {job.attempt.number}."
+        waits = f"Job {job_id} has been waiting for {_s(now_us - job.submitted_us)}"
         if job.state is BLOCKED:
-            return f"{waits} until {job.unmet} other jobs have ended."
+            missing = [target for target in dependencies(job.spec) if target not in self._jobs.outcomes]
+            named = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+            return f"{waits}: {len(missing)} other jobs have to end first ({named})."
         if job.state is SCHEDULED:
             return f"{waits} and may start in {_s(job.not_before_us - now_us)}."
+        if hold:
+            return f"{waits}: {hold}."
         reason = job.reason or PendReason.BEHIND
         detail = self._view.detail(job, reason)
         place = f"at place {self._picker.place(job)} of its queue"
@@ -522,4 +529,4 @@ class SchedulerCore:
 
 
 def _s(duration_us: int) -> str:
-    return f"{duration_us / SECOND_US:g} s"
+    return f"{round(duration_us / SECOND_US, 1):.12g} s"

@@ -172,7 +172,8 @@ class JobTable:
         """Give back all that the attempt holds; the job is then to be settled or requeued."""
         view = self._view
         self._ledger.release(job.spec.id, job.shares, attempt.keys)
-        self._limits.ended(job)
+        if self._limits.has_caps:
+            self._limits.ended(job)
         index = bisect_left(view.ends, (attempt.expected_end_us, job.seq))
         if view.ends[index][2] is not job:
             violated("a live attempt has no expected end", job.spec.id)
@@ -252,7 +253,8 @@ class JobTable:
         move(job, state)
         del self.open[name]
         self.outcomes[name] = Outcome(state, exit_code)
-        self._ended.append(name)
+        if name in self._dependents:
+            self._ended.append(name)
         if job.array:
             array = self.arrays[job.array]
             failed = array.failed + (state is not COMPLETED)
@@ -260,14 +262,13 @@ class JobTable:
             if array.open == 1:
                 del self.arrays[job.array]
                 self.outcomes[job.array] = Outcome(JobState.FAILED if failed else COMPLETED)
-                self._ended.append(job.array)
+                if job.array in self._dependents:
+                    self._ended.append(job.array)
 
     def propagate(self) -> None:
         """Release or cancel what depended on the jobs that ended, and so on."""
         while self._ended:
             target = self._ended.popleft()
-            if target not in self._dependents:
-                continue
             completed = self.outcomes[target].state is COMPLETED
             for name in self._dependents.pop(target):
                 job = self.open.get(name)

@@ -31,6 +31,8 @@ class Limits:
         self._running: Counter[tuple[str, str]] = Counter()
         self.active = False
         """Whether anything has a limit or is paused: if not, nothing is ever held."""
+        self.has_caps = False
+        """Whether anything has a limit: if not, nothing is counted."""
 
     def configure(
         self,
@@ -51,15 +53,11 @@ class Limits:
         self._caps = caps
         self._scopes = tuple(sorted({scope for scope, _ in caps}))
         self._paused = frozenset(name for name, settings in queues.items() if settings.paused)
-        self.active = bool(self._caps or self._paused)
+        self.has_caps = bool(caps)
+        self.active = bool(caps or self._paused)
         self._running = Counter()
         for job in live:
             self.started(job)
-
-    @property
-    def has_caps(self) -> bool:
-        """Whether anything has a limit."""
-        return bool(self._caps)
 
     def blocks(self, job: Job) -> tuple[PendReason, str] | None:
         """Return why ``job`` may not start now, with the numbers; ``None`` if no limit holds it."""

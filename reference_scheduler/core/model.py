@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -158,6 +159,12 @@ def demand(request: ResourceRequest) -> tuple[Amount, tuple[str, ...]]:
     return pack(request.resources), request.keys
 
 
+@lru_cache(maxsize=4096)
+def _extremes(request: ResourceRequest) -> tuple[int, int]:
+    """Return the smallest and the largest quantity of ``request``."""
+    return min(request.resources), max(request.resources)
+
+
 DEFAULT_REQUESTS: dict[str, ResourceRequest] = {
     "test": ResourceRequest(2, 1024, 1, 2, 0),
     "build": ResourceRequest(3, 2048, 1, 3, 0, ("exclusive:workspace-mutation",)),
@@ -230,15 +237,15 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
-        quantities = self.effective_request.resources
+        least, most = _extremes(self.effective_request)
         if not (
             1 <= len(self.id) <= MAX_ID
             and 1 <= self.tasks <= MAX_TASKS
             and 0 <= (self.estimate_us or 0) <= MAX_TIME_US
             and 0 <= self.not_before_us <= MAX_TIME_US
             and 0 <= (self.deadline_us or 0) <= MAX_TIME_US
-            and min(quantities) >= 0
-            and max(quantities) * self.tasks <= MAX_QUANTITY
+            and least >= 0
+            and most * self.tasks <= MAX_QUANTITY
         ):
             self._refuse()
 
@@ -352,7 +359,10 @@ class Job(JobRecord, gc=False):
 
     def record(self) -> JobRecord:
         """Return a copy of what is remembered, safe from later changes."""
-        return JobRecord(*(getattr(self, field) for field in JobRecord.__struct_fields__))
+        return JobRecord(*_record_fields(self))
+
+
+_record_fields = attrgetter(*JobRecord.__struct_fields__)
 
 
 class Scope(StrEnum):

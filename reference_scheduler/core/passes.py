@@ -85,9 +85,10 @@ class Pass:
 
     def start(self, job: Job) -> PendReason | None:
         """Start ``job`` if it may and fits: all it asks for or nothing. Return what keeps it otherwise."""
-        reason = self._held_back(job)
-        if reason is not None:
-            return reason
+        if self.exhausted or self._limits.active or job.keys:
+            reason = self._held_back(job)
+            if reason is not None:
+                return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
             return self._no_room(job)
@@ -99,9 +100,10 @@ class Pass:
 
         It cannot if ``job`` ends by then, or if it takes only what is left over then, which it uses up.
         """
-        reason = self._held_back(job)
-        if reason is not None:
-            return reason
+        if self.exhausted or self._limits.active or job.keys:
+            reason = self._held_back(job)
+            if reason is not None:
+                return reason
         shares = self.allocator.place(job.need, job.spec.tasks, self.ledger.free)
         if shares is None:
             return self._no_room(job)
@@ -234,7 +236,8 @@ class Pass:
             job.attempts, AttemptState.ADMITTED, self.now_us, end_us, allocation, job.keys, passed=passed
         )
         job.shares = shares
-        self._limits.started(job)
+        if self._limits.has_caps:
+            self._limits.started(job)
         insort(self.ends, (end_us, job.seq, job))
         self.started.append(job)
         self.exhausted = len(self.started) >= self._claim_batch

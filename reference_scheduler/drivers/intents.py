@@ -8,14 +8,16 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Decision
-from reference_scheduler.core.events import Event, JobStateChanged
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.events import Event, JobStateChanged, JobUpdated
+from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.drivers.attempts import LiveAttempt
-from reference_scheduler.errors import SchedulerError
+from reference_scheduler.errors import JobEnded, SchedulerError
 from reference_scheduler.executors.base import AttemptResult
-from reference_scheduler.journal.base import AttemptRow, Batch
+from reference_scheduler.journal.base import AttemptRow, Batch, JobChange
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -88,6 +90,29 @@ class Command:
             self.done.set_exception(error)
             self.done.exception()  # whoever does not wait for it does not want to know
         return False
+
+
+class Reprioritised(Command):
+    """A job that has not ended is to have another priority; ``core`` gives the core of the moment."""
+
+    def __init__(self, core: Callable[[], SchedulerCore], job: str, priority: Priority) -> None:
+        super().__init__(self._update)
+        self._core = core
+        self._job = job
+        self._priority = priority
+
+    def _update(self, now_us: int) -> Event:
+        job = self._core().job(self._job)
+        if job is None:
+            raise JobEnded(f"job {self._job} has ended, and keeps its priority")
+        spec = replace(job.spec, priority=self._priority)
+        return JobUpdated(at=now_us, run_pass=False, job=spec, changed=("priority",))
+
+    def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
+        """See :meth:`Intent.add_rows`."""
+        job = self._core().job(self._job)
+        if job is not None:
+            batch.changes.append(JobChange(self._job, job.state, job.attempts, priority=self._priority))
 
 
 class Ended:

@@ -230,23 +230,25 @@ class LiveDriver:
     def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
         """Let the core handle the ``chosen`` events, with one pass after the last unless nothing is to start."""
         core, batch, steps = self.core, Batch(wall_us()), list[Step]()
-        names: dict[str, None] = {}
+        names: list[str] = []
         chosen[-1] = (chosen[-1][0], replace(chosen[-1][1], run_pass=not self.paused))
         for intent, event in chosen:
             cut_short = attempts_interrupted(core, event, batch.wall_us)
-            names.update(dict.fromkeys(concerned(core, event)))
+            names += concerned(core, event)
             decisions = self._tell_core(event, batch)
-            batch.attempts += cut_short
-            names.update((row.job, None) for row in cut_short)
-            names.update((decision.job, None) for decision in decisions)
             if intent is not None:
                 intent.add_rows(batch, decisions)
-            for begun in beginnings(event.at, decisions):
-                self._tell_core(begun, batch)
-                batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
+            if cut_short:
+                batch.attempts += cut_short
+                names += [row.job for row in cut_short]
+            if decisions:
+                names += [decision.job for decision in decisions]
+                for begun in beginnings(event.at, decisions):
+                    self._tell_core(begun, batch)
+                    batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
             steps.append((intent, decisions))
         new = {row.job: index for index, row in enumerate(batch.jobs)}
-        for name in names:
+        for name in dict.fromkeys(names):
             change = change_of(core, name, batch.wall_us)
             if change is not None and name in new:
                 row = batch.jobs[new[name]]

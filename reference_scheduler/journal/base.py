@@ -15,6 +15,8 @@ from reference_scheduler.replay.records import Entry, State
 
 GENESIS = bytes(16)
 """The mark before the first commit."""
+MAX_LISTED_BYTES = 16 * 1024
+"""A longer request does not come with the list of jobs, of which there may be a thousand."""
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -43,13 +45,17 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobChange(msgspec.Struct, frozen=True):
-    """What became of a job; ``attempts`` ``None``: as many as before; ``ended_us`` is set if it ended for good."""
+    """What became of a job; ``ended_us`` is set if it ended for good.
+
+    ``None`` for ``attempts`` or ``priority``: as before.
+    """
 
     job: str
     state: JobState
     attempts: int | None
     exit_code: int | None = None
     ended_us: int | None = None
+    priority: str | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
@@ -165,11 +171,15 @@ class Journal(Protocol):
         ...
 
     def jobs(self, wanted: JobFilter) -> list[JobRow]:
-        """Return the jobs that ``wanted`` asks for, newest first, each without its request."""
+        """Return the jobs that ``wanted`` asks for, newest first; requests beyond ``MAX_LISTED_BYTES`` are left out."""
         ...
 
     def attempts(self, job: str) -> list[AttemptRow]:
         """Return the attempts of ``job``, oldest first."""
+        ...
+
+    def latest(self, job: str) -> AttemptRow | None:
+        """Return the latest attempt of ``job`` without its result, ``None`` if there is none."""
         ...
 
     def ended_before(self, keep: int) -> list[str]:

@@ -6,7 +6,16 @@ import secrets
 
 from msgspec.structs import replace
 
-from reference_scheduler.journal.base import AttemptRow, Batch, GenerationRow, JobFilter, JobRow, Saved, number_of
+from reference_scheduler.journal.base import (
+    MAX_LISTED_BYTES,
+    AttemptRow,
+    Batch,
+    GenerationRow,
+    JobFilter,
+    JobRow,
+    Saved,
+    number_of,
+)
 from reference_scheduler.replay.records import Entry, State
 
 
@@ -38,8 +47,9 @@ class MemoryJournal:
         for change in batch.changes:
             row = self._jobs[change.job]
             attempts = row.attempts if change.attempts is None else change.attempts
+            priority = row.priority if change.priority is None else change.priority
             ended = {"exit_code": change.exit_code, "ended_us": change.ended_us}
-            self._jobs[change.job] = replace(row, state=change.state, attempts=attempts, **ended)
+            self._jobs[change.job] = replace(row, state=change.state, attempts=attempts, priority=priority, **ended)
         for attempt in batch.attempts:
             rows = self._attempts.setdefault(attempt.job, {})
             first = rows.get(attempt.number, attempt)
@@ -69,7 +79,7 @@ class MemoryJournal:
     def jobs(self, wanted: JobFilter) -> list[JobRow]:
         """See :meth:`Journal.jobs`."""
         found = [
-            replace(row, request=b"")
+            row if len(row.request) <= MAX_LISTED_BYTES else replace(row, request=b"")
             for row in reversed(self._jobs.values())
             if (not wanted.states or row.state in wanted.states)
             and wanted.kind in ("", row.kind)
@@ -81,6 +91,11 @@ class MemoryJournal:
     def attempts(self, job: str) -> list[AttemptRow]:
         """See :meth:`Journal.attempts`."""
         return list(self._attempts.get(job, {}).values())
+
+    def latest(self, job: str) -> AttemptRow | None:
+        """See :meth:`Journal.latest`."""
+        rows = self._attempts.get(job)
+        return replace(next(reversed(rows.values())), result=b"") if rows else None
 
     def ended_before(self, keep: int) -> list[str]:
         """See :meth:`Journal.ended_before`."""

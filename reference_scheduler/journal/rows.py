@@ -13,7 +13,7 @@ from reference_scheduler.journal.base import AttemptRow, JobChange
 
 def concerned(core: SchedulerCore, event: Event) -> list[str]:
     """Return the job that ``event``, which ``core`` has not yet handled, may change: none that has ended."""
-    if isinstance(event, JobStateChanged | CancelRequested) and core.outcome(event.job) is None:
+    if isinstance(event, (JobStateChanged, CancelRequested)) and core.outcome(event.job) is None:
         return [event.job]
     return []
 

@@ -43,7 +43,13 @@ CREATE TABLE submission_keys (
 CREATE INDEX keys_by_job ON submission_keys (job);
 """
 
-MIGRATIONS: tuple[str, ...] = (TABLES,)
+ONLY_ENDED = """
+DROP INDEX jobs_by_end;
+CREATE INDEX jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL;
+"""
+"""A job that waits needs no place in the order of ends."""
+
+MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED)
 """Script ``n`` makes version ``n + 1`` out of version ``n``; version 0 is an empty file."""
 VERSION = len(MIGRATIONS)
 

@@ -8,17 +8,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
 from reference_scheduler.journal.base import (
     GENESIS,
+    MAX_LISTED_BYTES,
     AttemptRow,
     Batch,
     GenerationRow,
@@ -52,8 +53,17 @@ _JOB_COLUMNS = (
     "number, kind, priority, user, workspace, session, queue, key, fingerprint, request, submitted_us, observed, "
     "state, attempts, exit_code, ended_us"
 )
-_LISTED_COLUMNS = _JOB_COLUMNS.replace("request,", "x'' AS request,")
+_LISTED_COLUMNS = _JOB_COLUMNS.replace(
+    "request,", f"CASE WHEN length(request) <= {MAX_LISTED_BYTES} THEN request ELSE x'' END AS request,"
+)
 _SELECT_JOB = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE number = ?"
+_SELECT_LATEST = (
+    "SELECT job, number, state, generation, started_us, ended_us, exit_code FROM attempts WHERE job = ? "
+    "ORDER BY number DESC LIMIT 1"
+)
+# A member of an enumeration is bound as itself by way of an error that is raised and forgotten: its value is not.
+_job_values = attrgetter(*("state.value" if name == "state" else name for name in JobRow.__struct_fields__))
+_attempt_values = attrgetter(*("state.value" if name == "state" else name for name in AttemptRow.__struct_fields__))
 _HEAD = Struct("<QIq")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -117,19 +127,23 @@ class SqliteJournal:
             number += count - 1
         if batch.jobs:
             writer.executemany(
-                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(astuple, batch.jobs)
+                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(_job_values, batch.jobs)
             )
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
-            "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ? WHERE number = ?",
-            [(row.state, row.attempts, row.exit_code, row.ended_us, row.job) for row in batch.changes],
+            "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ?, "
+            "priority = coalesce(?, priority) WHERE number = ?",
+            [
+                (row.state.value, row.attempts, row.exit_code, row.ended_us, row.priority, row.job)
+                for row in batch.changes
+            ],
         )
         writer.executemany(
             "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "(state, ended_us, exit_code, result) = "
             "(excluded.state, excluded.ended_us, excluded.exit_code, excluded.result)",
-            map(astuple, batch.attempts),
+            map(_attempt_values, batch.attempts),
         )
         if batch.state is not None:
             self._write_state(writer, batch, batch.state, mark)
@@ -188,7 +202,12 @@ class SqliteJournal:
     def attempts(self, job: str) -> list[AttemptRow]:
         """See :meth:`Journal.attempts`."""
         rows = self._rows("SELECT * FROM attempts WHERE job = ? ORDER BY number", (number_of(job),))
-        return [AttemptRow(str(row[0]), row[1], AttemptState(row[2]), *row[3:]) for row in rows]
+        return [_attempt_row(row) for row in rows]
+
+    def latest(self, job: str) -> AttemptRow | None:
+        """See :meth:`Journal.latest`."""
+        rows = self._rows(_SELECT_LATEST, (number_of(job),))
+        return _attempt_row(rows[0]) if rows else None
 
     def ended_before(self, keep: int) -> list[str]:
         """See :meth:`Journal.ended_before`."""
@@ -320,6 +339,10 @@ def load(connection: sqlite3.Connection) -> Saved:
     ).fetchone()
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
     return Saved(state, entries, GenerationRow(*row) if row else None, wall_us, last[0] if last else 0)
+
+
+def _attempt_row(row: Any) -> AttemptRow:
+    return AttemptRow(str(row[0]), row[1], AttemptState(row[2]), *row[3:])
 
 
 def _job_row(row: Any) -> JobRow:

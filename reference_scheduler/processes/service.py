@@ -20,7 +20,7 @@ from reference_scheduler.processes import cgroup, strays, wire
 from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
 from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
-from reference_scheduler.processes.supervisor import Ending, Order, Report
+from reference_scheduler.processes.supervisor import CHUNK_BYTES, Ending, Order, Report
 from reference_scheduler.waiting import outlast
 
 MAX_IDLE = 16
@@ -216,8 +216,11 @@ class ManagedProcessService:
         running.end(ProcessResult(Ending.SUPERVISOR_LOST, failure=Failure.TRANSIENT, detail=detail))
 
 
-class _Supervisor(asyncio.Protocol):
-    """The scheduler's end of one supervisor process."""
+class _Supervisor(asyncio.BufferedProtocol):
+    """The scheduler's end of one supervisor process.
+
+    It lends the event loop a buffer: one of the loop's own is mapped and unmapped for each message.
+    """
 
     def __init__(self, service: ManagedProcessService) -> None:
         self.running: RunningProcess | None = None
@@ -225,14 +228,18 @@ class _Supervisor(asyncio.Protocol):
         self.is_lost = False
         self._service = service
         self._splitter = wire.Splitter()
+        self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        for message in self._splitter.feed(data):
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for message in self._splitter.feed(self._buffer[:nbytes]):
             if message[0] == "ready":
                 self.pid = message[1]
             elif self.running:

@@ -160,9 +160,11 @@ class Attempt:
             return Report(Ending.SPAWN_FAILED.value, error=error.errno or 0, detail=_explain(error))
         if self._order.timeout_us is not None:
             self._deadline = time.monotonic() + self._order.timeout_us / 1e6
-        while self._reap():
-            self._escalate()
+        while True:
             self._take(self._supervisor.ready(self._patience_ms()))
+            if not self._reap():
+                break
+            self._escalate()
         for fd in list(self._drains):
             self._read(fd, PIPE_BYTES)
         for fd in list(self._drains):  # held open by a process that is none of the attempt's
@@ -190,7 +192,7 @@ class Attempt:
 
     def _reap(self) -> bool:
         """Collect the children that ended; return whether any is left."""
-        with contextlib.suppress(ChildProcessError):
+        try:
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
@@ -199,7 +201,8 @@ class Attempt:
                 self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss)
                 if pid == self._pid:
                     self._status = status
-        return False
+        except ChildProcessError:
+            return False
 
     def _escalate(self) -> None:
         now = time.monotonic()
@@ -260,10 +263,10 @@ class Attempt:
         with contextlib.suppress(BlockingIOError):
             for _ in range(0, at_most_bytes, CHUNK_BYTES):
                 data = os.read(fd, CHUNK_BYTES)
-                drain.feed(data)
                 if not data:
                     self._close(fd)
                     break
+                drain.feed(data)
         if self._stopped is None and self._is_over_limit():
             self._stop(Ending.OUTPUT_LIMIT, self._order.grace_us)
 
@@ -296,7 +299,7 @@ def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stde
     Raises:
         OSError: it cannot be started.
     """
-    refused: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    refused: OSError | None = None
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, stdout, 1),
@@ -309,7 +312,7 @@ def spawn(argv: tuple[bytes, ...], env: Mapping[bytes, bytes], stdout: int, stde
             continue
         except PermissionError as error:
             refused = error
-    raise refused
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
 
 
 def _candidates(program: bytes, env: Mapping[bytes, bytes]) -> Iterator[bytes]:

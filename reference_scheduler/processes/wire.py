@@ -40,7 +40,7 @@ class Splitter:
     def __init__(self) -> None:
         self._pending = bytearray()
 
-    def feed(self, data: bytes) -> list[Any]:
+    def feed(self, data: bytes | memoryview) -> list[Any]:
         """Take in ``data`` and return the messages that are now complete."""
         pending = self._pending
         pending += data

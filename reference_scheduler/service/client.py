@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.errors import InvalidSubmission, SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.observers import Gap, Notice
@@ -26,6 +26,7 @@ from reference_scheduler.service.protocol import (
     Greeting,
     JobToSubmit,
     Outcome,
+    Problem,
     Received,
     Request,
     decode_answer,
@@ -86,6 +87,14 @@ class Client:
             found += [error_of(outcome.error) if outcome.error else outcome.job for outcome in outcomes]
         return found
 
+    def check(self, jobs: Iterable[JobRequest]) -> list[SchedulerError | None]:
+        """Submit nothing, and return why each job would be refused, as far as that can be told before."""
+        found: list[SchedulerError | None] = []
+        for chunk in _chunks(jobs):
+            problems = self._ask(protocol.Check(jobs=chunk), list[Problem | None])
+            found += [None if problem is None else error_of(problem) for problem in problems]
+        return found
+
     def get(self, job: str) -> JobView:
         """Return a job as it durably is."""
         return self._ask(protocol.Get(job=job), JobView)
@@ -117,6 +126,10 @@ class Client:
     def cancel(self, job: str, reason: str = "") -> JobView:
         """Have a job end; the wish is durable when this returns."""
         return self._ask(protocol.Cancel(job=job, reason=reason), JobView)
+
+    def update(self, job: str, priority: Priority) -> JobView:
+        """Give a job another priority; it is durable when this returns."""
+        return self._ask(protocol.Update(job=job, priority=priority), JobView)
 
     # By token.
 

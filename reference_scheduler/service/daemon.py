@@ -19,7 +19,7 @@ from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.service.bounds import Bounds, Places
 from reference_scheduler.service.errors import InternalError, NotPrimary, ServiceError
 from reference_scheduler.service.operations import Operations, allow
-from reference_scheduler.service.places import MAX_SOCKET_PATH_BYTES, private_directory
+from reference_scheduler.service.places import MAX_SOCKET_PATH_BYTES, default_journal, default_socket, private_directory
 from reference_scheduler.service.protocol import AnyRequest
 from reference_scheduler.service.roles import Peer, Roles
 from reference_scheduler.service.server import BACKLOG, Server
@@ -78,8 +78,9 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        private_directory(self._path.parent)
-        private_directory(self._place.journal.parent)
+        # Where somebody named another place, a directory that is missing is a mistake.
+        private_directory(self._path.parent, make=self._path == default_socket().absolute())
+        private_directory(self._place.journal.parent, make=self._place.journal == default_journal().absolute())
         try:
             await (self._run_standby() if standby else self._run_primary())
         except asyncio.CancelledError:

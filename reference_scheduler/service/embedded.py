@@ -72,12 +72,13 @@ async def run_alone(
 ) -> Ran:
     """Run the job in a scheduler of its own, with a journal in ``directory`` that nobody else uses just now.
 
-    Nobody would wait for it later, so it runs now or never: neither a restart nor a delay brings it back.
+    Nobody would wait for it later, so it runs now or never: no restart brings it back, whatever its class says.
 
     Raises:
         SchedulerError: it was refused.
     """
-    own = replace(request, idempotency=Idempotency.NON_IDEMPOTENT, start_within_us=START_WITHIN_US)
+    within_us = request.start_within_us or request.delay_us + START_WITHIN_US
+    own = replace(request, idempotency=Idempotency.NON_IDEMPOTENT, start_within_us=within_us)
     async with AsyncExitStack() as stack:
         scheduler = await _enter(stack, replace(settings, rollout=Rollout.MANDATORY, active_kinds=()), directory, say)
         job = (await scheduler.submit(own)).id
@@ -122,7 +123,7 @@ async def run_observed(signals: Signals, request: JobRequest, job: str) -> Ran:
                 kind=request.kind,
                 payload=request.payload,
                 workspace=request.workspace,
-                grace_us=DEFAULT_GRACE_US,
+                grace_us=DEFAULT_GRACE_US if request.grace_us is None else request.grace_us,
                 permit=permit,
                 stop=stop,
                 heartbeat=lambda: True,

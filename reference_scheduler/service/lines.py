@@ -16,8 +16,8 @@ class LineTooLongError(Exception):
 class LineConnection(asyncio.Protocol):
     """Runs ``serve`` for one peer, until it returns or the peer is gone.
 
-    At most ``limit`` bytes, and what one read of the socket gives, wait to be taken by :meth:`next_line`; then the
-    peer is no longer read from.
+    ``ended`` is set when the peer will send nothing more. At most ``limit`` bytes, and what one read of the socket
+    gives, wait to be taken by :meth:`next_line`; then the peer is no longer read from.
     """
 
     def __init__(self, serve: Callable[[LineConnection], Coroutine[None, None, None]], limit: int) -> None:
@@ -25,7 +25,7 @@ class LineConnection(asyncio.Protocol):
         self._limit = limit
         self._buffer = bytearray()
         self._searched = 0
-        self._ended = False
+        self.ended = asyncio.Event()
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -47,7 +47,7 @@ class LineConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Go on answering a peer who only has nothing more to ask; one who is gone gets nothing."""
-        self._ended = True
+        self.ended.set()
         self._news.set()
         return not _hung_up(self.socket)
 
@@ -84,7 +84,7 @@ class LineConnection(asyncio.Protocol):
                     self._transport.resume_reading()
                 return line
             self._searched = len(self._buffer)
-            if self._ended:
+            if self.ended.is_set():
                 return None
             self._news.clear()
             await self._news.wait()

@@ -35,7 +35,7 @@ from reference_scheduler.service.protocol import (
     problem_of,
 )
 from reference_scheduler.service.roles import Peer, Role
-from reference_scheduler.views import RecordStatus
+from reference_scheduler.views import JobView, RecordStatus
 
 
 class Operations:
@@ -69,7 +69,8 @@ class Operations:
                 role = peer.role.name.lower()
                 return Greeting((VERSION,), role, peer.user, os.getpid(), str(self._journal), scheduler.recovery)
             case protocol.Get(job=job):
-                return scheduler.get(job)
+                view = scheduler.get(job)
+                return view if is_own(peer, view) else replace(view, payload=None)
             case protocol.ListJobs():
                 limit = _bounded("limit", request.limit)
                 return scheduler.jobs(request.states, request.kind, request.workspace, limit, request.before)
@@ -103,12 +104,19 @@ class Operations:
                 return [
                     Outcome(found) if isinstance(found, str) else Outcome("", problem_of(found)) for found in outcomes
                 ]
+            case protocol.Check(jobs=jobs):
+                _bounded("number of jobs", len(jobs))
+                refusals = scheduler.check(own(peer, job) for job in jobs)
+                return [None if found is None else problem_of(found) for found in refusals]
             case protocol.Result(job=job):
                 self._check_own(peer, job)
                 return scheduler.result(job)
             case protocol.Cancel(job=job, reason=reason):
                 self._check_own(peer, job)
                 return await scheduler.cancel(job, reason)
+            case protocol.Update(job=job, priority=priority):
+                self._check_own(peer, job)
+                return await scheduler.update(job, priority)
             case protocol.Report(job=job, result=result):
                 self._check_own(peer, job)
                 return scheduler.report(job, result)
@@ -133,7 +141,7 @@ class Operations:
         return None
 
     def _check_own(self, peer: Peer, job: str) -> None:
-        if self._scheduler.get(job).user != peer.user and peer.role < Role.ADMIN:
+        if not is_own(peer, self._scheduler.get(job)):
             raise Denied(f"job {job} is another user's; that takes the admin role")
 
 
@@ -144,6 +152,11 @@ def allow(peer: Peer, request: type[Request]) -> None:
         raise Denied(
             f"{op} takes the role {needed}, {peer.user} has {has}: see [scheduler.service] in the configuration"
         )
+
+
+def is_own(peer: Peer, job: JobView) -> bool:
+    """Return whether ``job`` is the peer's own, as all are an admin's."""
+    return job.user == peer.user or peer.role >= Role.ADMIN
 
 
 def own(peer: Peer, job: JobRequest) -> JobRequest:

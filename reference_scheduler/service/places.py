@@ -34,14 +34,15 @@ def default_config() -> Path:
     return _base("XDG_CONFIG_HOME", ".config") / "scheduler.toml"
 
 
-def private_directory(path: Path) -> None:
-    """Make the directory ``path`` if it is not there, for this user alone, and check that no other can write there.
+def private_directory(path: Path, make: bool = True) -> None:
+    """Check that nobody else can write in the directory ``path``; with ``make``, make it if it is not there.
 
     Raises:
-        ServiceError: it cannot be made, or somebody else could replace what is in it.
+        ServiceError: it is not there or cannot be made, or somebody else could replace what is in it.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
     except OSError as error:
         raise ServiceError(f"{path}: {error.strerror}") from error

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from reference_scheduler.core.model import MAX_TIME_US, JobState
+from reference_scheduler.core.model import MAX_TIME_US, JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.observers import Gap, Notice
@@ -51,7 +51,7 @@ class Hello(Request, frozen=True, kw_only=True):
 
 
 class Get(Request, frozen=True, kw_only=True):
-    """Gives the ``JobView``."""
+    """Gives the ``JobView``, with its payload; of other users' jobs that only to admins."""
 
     job: str
 
@@ -124,12 +124,27 @@ class SubmitMany(Request, frozen=True, kw_only=True):
     jobs: tuple[JobToSubmit, ...]
 
 
+class Check(Request, frozen=True, kw_only=True):
+    """Submits nothing; gives for each job the ``Problem`` it would be refused for, ``null`` if none is seen yet."""
+
+    needs = Role.SUBMITTER
+    jobs: tuple[JobToSubmit, ...]
+
+
 class Cancel(Request, frozen=True, kw_only=True):
     """Gives the ``JobView`` when the wish is durable; of other users' jobs to admins."""
 
     needs = Role.SUBMITTER
     job: str
     reason: Label = ""
+
+
+class Update(Request, frozen=True, kw_only=True):
+    """Gives a job another priority, and the ``JobView`` when that is durable; of other users' jobs to admins."""
+
+    needs = Role.SUBMITTER
+    job: str
+    priority: Priority
 
 
 class Report(Request, frozen=True, kw_only=True):
@@ -189,7 +204,7 @@ class RecordStop(Request, frozen=True, kw_only=True):
 
 
 Reading = Hello | Get | ListJobs | Attempts | Why | Wait | Snapshot | Metrics | Events | RecordStatus
-Submitting = Result | Submit | SubmitMany | Cancel | Report | Heartbeat | ReportProgress
+Submitting = Result | Submit | SubmitMany | Check | Cancel | Update | Report | Heartbeat | ReportProgress
 Operating = Pause | Resume | Drain | RecordStart | RecordStop
 AnyRequest = Reading | Submitting | Operating
 

@@ -7,19 +7,23 @@ import socket
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from reference_scheduler.errors import SchedulerError, SchedulerStopping
 from reference_scheduler.service.bounds import Bounds, Places, Rate
-from reference_scheduler.service.errors import BadRequest, Denied, InternalError
+from reference_scheduler.service.errors import BadRequest, Denied, InternalError, WaitedLongEnough
 from reference_scheduler.service.lines import LineConnection, LineTooLongError
 from reference_scheduler.service.protocol import (
     MAX_REQUEST_BYTES,
     Answer,
     AnyRequest,
+    Drain,
+    Events,
     Streamed,
+    Wait,
     id_of,
     line_of,
     problem_of,
@@ -28,6 +32,8 @@ from reference_scheduler.service.protocol import (
 from reference_scheduler.service.roles import Peer, Role, Roles, peer_uid
 
 BACKLOG = 128
+PATIENT = (Wait, Drain, Events)
+"""Requests that may take for ever: who is gone must not hold a place so long, and half gone looks the same."""
 Operation = Callable[[Peer, AnyRequest], Awaitable[object]]
 
 
@@ -84,10 +90,8 @@ class Server:
     async def _answer(self, connection: LineConnection, peer: Peer, line: bytes) -> None:
         try:
             request = read_request(line)
-            found = await self.operation(peer, request)
-            if isinstance(found, AsyncGenerator):
-                await self._stream(connection, request.id, found)
-                found = None
+            work = self._carry_out(connection, peer, request)
+            found = await (unless_ended(connection, work) if isinstance(request, PATIENT) else work)
             answer = Answer(request.id, found)
         except SchedulerError as error:
             answer = Answer(id_of(line), error=problem_of(error))
@@ -97,7 +101,31 @@ class Server:
             answer = Answer(id_of(line), error=problem_of(defect))
         await connection.write(line_of(answer))
 
+    async def _carry_out(self, connection: LineConnection, peer: Peer, request: AnyRequest) -> object:
+        found = await self.operation(peer, request)
+        if not isinstance(found, AsyncGenerator):
+            return found
+        await self._stream(connection, request.id, found)
+        return None
+
     async def _stream(self, connection: LineConnection, request: int, found: AsyncGenerator[Streamed, None]) -> None:
         async with aclosing(found) as events:
             async for event in events:
                 await connection.write(line_of(Answer(request, event=event)))
+
+
+async def unless_ended(connection: LineConnection, work: Coroutine[Any, Any, object]) -> object:
+    """Return what ``work`` gives, if that is before the peer will send nothing more.
+
+    Raises:
+        WaitedLongEnough: it was not, and ``work`` is given up.
+    """
+    working, ended = asyncio.ensure_future(work), asyncio.ensure_future(connection.ended.wait())
+    try:
+        await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise WaitedLongEnough("nobody is waited for who has closed the connection, even if only for sending")
+        return working.result()
+    finally:
+        working.cancel()
+        ended.cancel()

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
@@ -39,6 +40,11 @@ class Workload(msgspec.Struct, frozen=True):
     skipped: int = 0
 
 
+@lru_cache(maxsize=4096)
+def _processors(count: int) -> ResourceRequest:
+    return ResourceRequest(process_slots=count)
+
+
 def trace_workload(jobs: list[TimedJob], processors: int, skipped: int) -> Workload:
     """Return the workload of ``jobs`` on one machine of ``processors``; equal times keep the given order."""
     ordered = sorted(jobs, key=lambda timed: timed.submit_us)
@@ -66,7 +72,7 @@ def trace_job(
         workspace=workspace or user,
         session=session,
         queue=queue,
-        request=ResourceRequest(process_slots=processors),
+        request=_processors(processors),
         estimate_us=estimate_us,
     )
     return TimedJob(submit_us, run_us, spec)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import select
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,8 +24,9 @@ from reference_scheduler.cli import main
 from reference_scheduler.service.client import Client
 
 PATIENCE_S = 60
+SCREEN_COLUMNS = 160
 ROOT = str(Path(__file__).parents[2])
-COMMAND = (sys.executable, "-c", "from reference_scheduler.cli import main; main(prog_name='refsched')")
+COMMAND = (sys.executable, "-c", "from reference_scheduler.__main__ import main; main()")
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -159,6 +164,44 @@ class Service(Process):
         """Have it end, and return its exit status."""
         self.send(number)
         return self.wait()
+
+
+class Screen:
+    """A command on a terminal of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, SCREEN_COLUMNS, 0, 0))
+        variables = environment(folder, TERM="xterm")
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=variables
+        )
+        os.close(theirs)
+        self.shown = b""
+
+    def until(self, text: bytes) -> None:
+        """Read until ``text`` has been shown since the last call."""
+        begin = len(self.shown)
+        while text not in self.shown[begin:]:
+            assert select.select([self._ours], [], [], PATIENCE_S)[0], self.shown[begin:]
+            self.shown += os.read(self._ours, 65536)
+
+    def close(self) -> int:
+        """Send what Ctrl-C sends, and return the exit status."""
+        self.process.send_signal(signal.SIGINT)
+        self.rest()
+        return self.process.wait(PATIENCE_S)
+
+    def rest(self) -> str:
+        """Return all that it has shown when it has ended."""
+        try:
+            while data := os.read(self._ours, 65536):
+                self.shown += data
+        except OSError:
+            pass  # Linux says so when the other end is closed
+        os.close(self._ours)
+        self.process.wait(PATIENCE_S)
+        return self.shown.decode()
 
 
 class Raw:

@@ -60,16 +60,18 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         (["--kind", "python", "--", "-c", "import sys; sys.exit(3)"], 3, "", ""),
         (["--env", "GREETING=hello", "sh", "-c", "echo $GREETING $HOME"], 0, "hello {0}\n", ""),
         (["--cwd", "/usr", "pwd"], 0, "/usr\n", ""),
-        (["--after-ok", "77", "true"], 125, "", "Error: there is no job 77"),
-        (["--kind", "nope", "true"], 125, "", "Error: kind must be one of build, "),
-        (["--env", "API_TOKEN=x", "true"], 125, "", "Error: payload: env: API_TOKEN looks like a secret; "),
+        (["--retries", "2", "--retry-pause", "0", "sh", "-c", "echo >> tries; exit $(grep -c '' tries)"], 3, "", ""),
+        (["--idempotency", "read_only", "--delay", "0", "--preemptible", "true"], 0, "", ""),
+        (["--after-ok", "77", "true"], 125, "", "error: there is no job 77"),
+        (["--kind", "nope", "true"], 125, "", "error: kind must be one of build, "),
+        (["--env", "API_TOKEN=x", "true"], 125, "", "error: payload: env: API_TOKEN looks like a secret; "),
     ],
 )
 def test_it_ends_as_its_job_did(place: Place, arguments: list[str], status: int, output: str, error: str) -> None:
     code, out, err = refsched(place.folder, "run", *arguments)
     assert (code, out) == (status, output.format(place.folder))
     expected, err = place.said + error, re.sub(r"job \d+ is", "job 1 is", err)
-    assert err.startswith(expected) if error.startswith("Error") else err == expected
+    assert err.startswith(expected) if error.startswith("error") else err == expected
 
 
 def test_what_a_job_prints_comes_out_byte_by_byte(place: Place) -> None:
@@ -93,15 +95,15 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         (["--kind", "shell", "echo", "hello"], "a shell job takes one argument, its script: put it in quotes"),
         (["--env", "=x", "true"], "--env: needs NAME=VALUE, got '=x'"),
     ):
-        assert refsched(tmp_path, "run", *arguments) == (2, "", f"Error: {message}\n")
+        assert refsched(tmp_path, "run", *arguments) == (2, "", f"error: {message}\n")
     code, _, error = refsched(tmp_path, "run", "--key", "k", "true")
     mend = "only a scheduler that stays can know keys: start one with refsched serve"
-    assert (code, error) == (125, f"Error: --key: {mend}\n")
+    assert (code, error) == (125, f"error: --key: {mend}\n")
 
 
 def test_a_scheduler_that_is_named_must_answer(tmp_path: Path) -> None:
     expected = (
-        "Error: no scheduler answers at gone.sock (No such file or directory): start one with refsched serve, "
+        "error: no scheduler answers at gone.sock (No such file or directory): start one with refsched serve, "
         "or name its socket with --socket\n"
     )
     assert refsched(tmp_path, "run", "--socket", "gone.sock", "true") == (125, "", expected)
@@ -151,6 +153,16 @@ def test_a_job_that_was_cut_short_with_its_scheduler_is_not_run_later(tmp_path: 
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
+def test_a_job_that_has_to_wait_says_for_what(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, service.client() as client:
+        client.pause()
+        with Process(tmp_path, "run", "sh", "-c", "exit 3") as process:
+            held = "the scheduler is paused: 0 run, and 1 wait for refsched resume"
+            assert re.fullmatch(rf"refsched: Job 1 has been waiting for [\d.]+ s: {held}\.", process.line())
+            client.resume()
+            assert (process.rest(), process.wait()) == ([], 3)
+
+
 @pytest.mark.parametrize("rollout", ['"observe"', '"active"\nactive_kinds = ["test"]'])
 def test_beside_a_scheduler_that_observes_the_caller_runs_it(tmp_path: Path, rollout: str) -> None:
     with Service(tmp_path, config=f"[scheduler]\nrollout = {rollout}\n") as service:
@@ -182,7 +194,7 @@ def test_a_scheduler_that_is_lost_is_told_on_one_line(tmp_path: Path) -> None:
             assert process.process.poll() is None
         service.stop(signal.SIGKILL)
         lost = f"the scheduler at {service.path} hung up; what it did not answer may not have happened"
-        assert process.rest() == [f"Error: {lost}"]
+        assert process.rest() == [f"error: {lost}"]
         assert process.wait() == 125
 
 
@@ -190,12 +202,12 @@ def test_what_is_disabled_runs_nothing_with_or_without_a_service(tmp_path: Path)
     config = tmp_path / ".config" / "spawngate" / "scheduler.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[scheduler]\nenabled = false\n")
-    refused = "Error: the scheduler is disabled: set scheduler.enabled to true, or run nothing\n"
+    refused = "error: the scheduler is disabled: set scheduler.enabled to true, or run nothing\n"
     assert refsched(tmp_path, "run", "touch", "ran") == (125, "", alone(tmp_path) + refused)
     with Service(tmp_path):
         assert refsched(tmp_path, "run", "touch", "ran") == (125, "", refused)
     assert not (tmp_path / "ran").exists()
     config.write_text("[scheduler]\nenable = false\n")
-    wrong = f"Error: {config}: scheduler.enable: unknown key\n"
+    wrong = f"error: {config}: scheduler.enable: unknown key; did you mean enabled?\n"
     assert refsched(tmp_path, "run", "touch", "ran") == (125, "", wrong)
     assert refsched(tmp_path, "serve") == (2, "", wrong)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import select
 import signal
-import struct
-import subprocess
-import termios
 from pathlib import Path
 
-from service_world import COMMAND, PATIENCE_S, Process, Service, environment, refsched
+from service_world import PATIENCE_S, Process, Screen, Service, refsched
 
 from reference_scheduler.executors.base import Progress
 from reference_scheduler.requests import JobRequest
@@ -61,38 +55,6 @@ def test_events_of_one_job_as_text_until_ctrl_c(tmp_path: Path) -> None:
             assert (events.rest(), events.wait()) == ([], 130)
 
 
-class Screen:
-    """A command on a terminal of its own."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self._ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 160, 0, 0))
-        variables = environment(folder, TERM="xterm")
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=variables
-        )
-        os.close(theirs)
-        self.shown = b""
-
-    def until(self, text: bytes) -> None:
-        """Read until ``text`` has been shown since the last call."""
-        begin = len(self.shown)
-        while text not in self.shown[begin:]:
-            assert select.select([self._ours], [], [], PATIENCE_S)[0], self.shown[begin:]
-            self.shown += os.read(self._ours, 65536)
-
-    def close(self) -> int:
-        """Send what Ctrl-C sends, and return the exit status."""
-        self.process.send_signal(signal.SIGINT)
-        try:
-            while data := os.read(self._ours, 65536):
-                self.shown += data
-        except OSError:
-            pass  # Linux says so when the other end is closed
-        os.close(self._ours)
-        return self.process.wait(PATIENCE_S)
-
-
 def test_top_follows_what_happens_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     with Service(tmp_path) as service, service.client() as client:
         screen = Screen(tmp_path, "top")
@@ -122,5 +84,5 @@ def test_top_ends_with_the_scheduler(tmp_path: Path) -> None:
 
 def test_top_is_for_terminals(tmp_path: Path) -> None:
     with Service(tmp_path):
-        message = "Error: top needs a terminal; refsched snapshot prints the same once\n"
+        message = "error: top needs a terminal; refsched snapshot prints the same once\n"
         assert refsched(tmp_path, "top") == (1, "", message)

@@ -135,6 +135,8 @@ WRONG = {
     "scheduler = 3": "scheduler: must be a table, got 3",
     "[scheduler]\nenabled = 1": "scheduler.enabled: must be true or false, got 1",
     "[scheduler]\nnew = 1": "scheduler.new: unknown key",
+    "[scheduler]\nroll_out = 'observe'": "scheduler.roll_out: unknown key; did you mean rollout?",
+    "[scheduler.ressources]\nmax_io_weight = 1": "scheduler.ressources: unknown key; did you mean resources?",
     "[scheduler.queue]\nmaximum = 1": "scheduler.queue.maximum: unknown key",
     '[scheduler]\nrollout = "all"': "scheduler.rollout: must be one of observe, active, mandatory, got 'all'",
     '[scheduler]\non_stop = "kill"': "scheduler.on_stop: must be one of drain, interrupt, got 'kill'",
@@ -192,7 +194,17 @@ def test_a_file_is_named_in_what_is_said_of_it(tmp_path: Path) -> None:
     file.write_text("[scheduler]\nnew = 1")
     with pytest.raises(ConfigError, match=r"scheduler\.toml: scheduler\.new: unknown key"):
         load_settings(file)
-    file.write_text(EVERYTHING)
+    for text, meant in (
+        ("[schedular]\nenabled = false", "; did you mean scheduler?"),
+        ("[scheduler]\n[resource]\nmax_io_weight = 1", "; did you mean scheduler.resources?"),
+        ("rollout = 'observe'", ""),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load_settings(file)
+        name = text.splitlines()[-2].strip("[]") if "[" in text else "rollout"
+        assert str(caught.value) == f"{file}: {name}: unknown, all keys belong to [scheduler]{meant}"
+    file.write_text(EVERYTHING.partition("[tool.")[0])
     assert load_settings(file) == parsed(EVERYTHING)
 
 

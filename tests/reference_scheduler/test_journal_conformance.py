@@ -13,6 +13,7 @@ from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, JobSubmitted, Tick
 from reference_scheduler.core.model import AttemptState, Config, JobSpec, JobState
 from reference_scheduler.journal.base import (
+    MAX_LISTED_BYTES,
     AttemptRow,
     Batch,
     GenerationRow,
@@ -113,6 +114,14 @@ def test_changes_alter_state_and_end_and_nothing_else(store: Store) -> None:
     assert store.journal.job("2") == row(2)
 
 
+def test_a_change_of_priority_lasts_and_other_changes_keep_it(store: Store) -> None:
+    store.journal.commit(Batch(10, jobs=[row(1), row(2)]))
+    store.journal.commit(Batch(11, changes=[JobChange("1", JobState.QUEUED, 0, priority="urgent")]))
+    store.journal.commit(Batch(12, changes=[JobChange(job, JobState.RUNNING, 1) for job in ("1", "2")]))
+    found = {view.job: view.priority for view in store.reopen().jobs(JobFilter())}
+    assert found == {"1": "urgent", "2": row(2).priority}
+
+
 def test_an_attempt_keeps_its_start_and_generation(store: Store) -> None:
     first = AttemptRow("1", 1, AttemptState.ADMITTED, "g1", 10)
     store.journal.commit(Batch(10, jobs=[row(1)], attempts=[first]))
@@ -144,7 +153,7 @@ def test_a_key_is_written_with_its_job(store: Store) -> None:
     assert journal.job_of_key("other") is None
 
 
-def test_jobs_are_listed_newest_first_by_what_is_wanted_without_requests(store: Store) -> None:
+def test_jobs_are_listed_newest_first_by_what_is_wanted_without_large_requests(store: Store) -> None:
     rows = [row(1), row(2, kind="test"), row(3, workspace="/v"), row(10, state=JobState.RUNNING)]
     store.journal.commit(Batch(10, jobs=rows))
 
@@ -158,7 +167,16 @@ def test_jobs_are_listed_newest_first_by_what_is_wanted_without_requests(store: 
     assert ids(JobFilter(kind="test")) == ["2"]
     assert ids(JobFilter(workspace="/v")) == ["3"]
     assert ids(JobFilter(states=[JobState.RUNNING, JobState.FAILED])) == ["10"]
-    assert {found.request for found in store.journal.jobs(JobFilter())} == {b""}
+    largest = b"r" * MAX_LISTED_BYTES
+    store.journal.commit(Batch(11, jobs=[row(11, request=largest), row(12, request=largest + b"r")]))
+    assert [found.request for found in store.journal.jobs(JobFilter(limit=3))] == [b"", largest, rows[-1].request]
+
+
+def test_the_latest_attempt_comes_without_its_result(store: Store) -> None:
+    attempts = [AttemptRow("1", number, AttemptState.FAILED, "g", number, 20, 3, b"r") for number in range(1, 12)]
+    store.journal.commit(Batch(10, jobs=[row(1), row(2)], attempts=attempts))
+    assert store.journal.latest("1") == replace(attempts[-1], result=b"")
+    assert (store.journal.latest("2"), store.journal.latest("x")) == (None, None)
 
 
 def test_what_ended_last_is_kept_and_the_rest_forgotten_with_keys_and_attempts(store: Store) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import re
 import shutil
 import sqlite3
-from contextlib import closing
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from reference_scheduler.journal.sqlite import SqliteJournal, connect, next_mark
 from reference_scheduler.journal.state import Plugins
 from reference_scheduler.observers import Notice
 from reference_scheduler.replay.records import State
+from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
 HOLDER = """
@@ -45,6 +48,26 @@ lock = JournalLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Have ``folder`` be a disk of 2 MiB; skip the test if that is not allowed here."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("only who may mount has a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Fill the disk of ``path`` with it, to the last page."""
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
 
 
 def run_jobs(path: Path, count: int = 3, ended: int = 1) -> None:
@@ -188,6 +211,36 @@ def test_without_room_nothing_is_acknowledged_and_work_goes_on_when_there_is_roo
     ids, count = asyncio.run(run())
     assert count == len(set(ids)) == 3
     assert (check(path).problems, check(path).open_jobs) == ((), 0)
+
+
+def test_on_a_full_disk_nothing_is_acknowledged_and_real_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    disk, go = tmp_path / "disk", tmp_path / "go"
+    path, filler = disk / "j.db", disk / "filler"
+
+    def request(script: str, key: str) -> JobRequest:
+        return JobRequest(kind="shell", payload={"script": script}, key=key)
+
+    async def run() -> list[str]:
+        async with Scheduler(settings(1), path) as scheduler:
+            running = (await scheduler.submit(request(f"until [ -e {go} ]; do sleep 0.01; done; exit 7", "1"))).id
+            waiting = (await scheduler.submit(request("exit 8", "2"))).id
+            fill(filler)
+            for _ in range(3):
+                with pytest.raises(JournalUnavailable, match="nothing was written"):
+                    await scheduler.submit(request("exit 9", "3"))
+            go.touch()  # the end of what runs cannot be written either, and must not be lost
+            while "database or disk is full" not in scheduler.why(waiting):
+                await asyncio.sleep(0.01)
+            assert len(scheduler.jobs()) == 2
+            filler.unlink()
+            ended = [await scheduler.wait(job, TIMEOUT_S) for job in (running, waiting)]
+            ended.append(await scheduler.wait((await scheduler.submit(request("exit 9", "3"))).id, TIMEOUT_S))
+            assert [view.exit_code for view in ended] == [7, 8, 9]
+            return [view.id for view in ended]
+
+    with small_disk(disk):
+        assert len(set(asyncio.run(run()))) == 3
+        assert (check(path).problems, check(path).open_jobs) == ((), 0)
 
 
 def test_a_lock_that_is_held_for_too_long_is_an_error_and_work_goes_on_after_it(
@@ -416,7 +469,7 @@ def test_check_says_what_is_whole(journal: Path) -> None:
 def test_check_of_no_file_and_of_no_journal(tmp_path: Path) -> None:
     missing, text = tmp_path / "missing.db", tmp_path / "text.db"
     text.write_text("no journal at all\n" * 500)
-    assert run_check(missing) == (2, "", f"Error: {missing}: there is no such file\n")
+    assert run_check(missing) == (2, "", f"error: {missing}: there is no such file\n")
     code, out, _ = run_check(text)
     assert (code, out) == (1, f"{text}: file is not a database; refsched journal check says more\n")
 
@@ -457,7 +510,7 @@ def test_a_newer_version_is_refused_and_left_alone(journal: Path) -> None:
     with pytest.raises(JournalTooNew, match="use a newer release"):
         SqliteJournal(journal)
     code, _, err = run_check(journal)
-    assert (code, err) == (2, f"Error: {journal}: version {VERSION + 1}, this release checks {VERSION}\n")
+    assert (code, err) == (2, f"error: {journal}: version {VERSION + 1}, this release checks {VERSION}\n")
 
 
 def test_a_state_of_another_release_is_said_to_be_one(journal: Path) -> None:
@@ -478,3 +531,23 @@ def test_a_state_of_another_release_is_said_to_be_one(journal: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(JournalUnavailable, match="No such file or directory"):
         SqliteJournal(tmp_path / "missing" / "j.db")
+
+
+def test_a_journal_of_the_first_version_keeps_its_ends_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    assert migrate(connection, MIGRATIONS[:1]) == 0
+    columns = "kind, priority, user, workspace, session, queue, key, fingerprint, request, submitted_us, observed"
+    for ended_us in (30, None, 10, 20):
+        connection.execute(
+            f"INSERT INTO jobs ({columns}, state, attempts, ended_us) "
+            "VALUES ('shell', 'normal', '', '', '', '', '', x'', x'', 0, 0, 'queued', 0, ?)",
+            (ended_us,),
+        )
+    connection.close()
+    journal = SqliteJournal(path)
+    assert journal.ended_before(1) == ["4", "3"]
+    journal.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT sql LIKE '%WHERE%' FROM sqlite_master WHERE name = 'jobs_by_end'").fetchone()[0]
+    connection.close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from live_world import (
     HeldExecutor,
     held,
     line_of,
+    no_room,
     on_loop,
     settings,
     start_program,
@@ -29,6 +33,7 @@ from msgspec.structs import replace
 from reference_scheduler import clock
 from reference_scheduler.clock import Clock
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode
+from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import (
     AttemptState,
     Backoff,
@@ -49,6 +54,7 @@ from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.views import JobView
 
 SECOND_US = 1_000_000
 
@@ -84,7 +90,7 @@ async def test_a_job_runs_to_its_end_and_its_result_is_kept() -> None:
     assert context.token == f"{context.generation}:{job.id}:1"
     assert context.permit.live
     assert scheduler.get(job.id).state is JobState.RUNNING
-    assert "runs since" in scheduler.why(job.id)
+    assert "has been running for" in scheduler.why(job.id)
     result = AttemptResult(AttemptState.FAILED, 3, failure=Failure.EXECUTION, detail="d", values={"tests": 2})
     executor.end(context, result)
     view = await scheduler.wait(job.id, TIMEOUT_S)
@@ -163,7 +169,7 @@ async def test_a_cancelled_job_frees_its_place_for_the_next() -> None:
     assert (await scheduler.wait(first.id, TIMEOUT_S)).state is JobState.CANCELLED
     executor.end(contexts[1])
     assert (await scheduler.wait(third.id, TIMEOUT_S)).state is JobState.COMPLETED
-    ended = scheduler.get(third.id)
+    ended = await scheduler.wait(third.id)
     assert (ended.state, await scheduler.cancel(third.id)) == (JobState.COMPLETED, ended), "nor is its end another"
     assert scheduler.why(second.id) == "Job 2 is cancelled; it never started."
     fourth = await scheduler.submit(held(after_ok=(first.id,)))
@@ -190,6 +196,50 @@ async def test_cancel_finish_and_timeout_in_any_order_end_a_job_once(order: tupl
         assert (view.state, view.exit_code) == (JobState.COMPLETED, 7)
     words = [notice.what async for notice in news if isinstance(notice, Notice)]
     assert [word for word in words if word in ("completed", "cancelled", "timed_out")] == ["completed"]
+
+
+@on_loop
+async def test_real_processes_that_end_as_they_are_stopped_have_one_end_each() -> None:
+    random = Random(22)
+    async with Scheduler(settings(4)) as scheduler:
+        news = scheduler.observe(10**6)
+        script = {"script": "trap 'exit 4' TERM; sleep 0.02 & wait $!; exit 3"}
+        requests = [shell(script, random.choice((10, 20, 40))) for _ in range(80)]
+        jobs = [str(job) for job in await scheduler.submit_many(requests)]
+        for job in random.sample(jobs, len(jobs)):
+            if random.random() < 0.3:
+                await scheduler.cancel(job)
+            elif scheduler.get(job).state is JobState.RUNNING:
+                await asyncio.sleep(random.choice((0, 0.01, 0.02)))
+                await scheduler.cancel(job)
+        ended = [await scheduler.wait(job, TIMEOUT_S) for job in jobs]
+        for view in ended:
+            await scheduler.cancel(view.id)
+        assert [await scheduler.wait(view.id) for view in ended] == ended
+        for view in ended:
+            states = [str(attempt.state) for attempt in scheduler.attempts(view.id)]
+            assert states == ([] if view.attempts == 0 else [view.state])
+            stopped = view.state in (JobState.TIMED_OUT, JobState.CANCELLED)
+            assert view.exit_code in ((3, 4, None) if stopped else (3,)), view
+        assert scheduler.snapshot().budget.used.process_slots == 0
+    ends = Counter([notice.job async for notice in news if isinstance(notice, Notice) and notice.what in TERMINAL])
+    assert ends == Counter(jobs)
+
+
+def shell(payload: dict[str, Any], timeout_ms: int) -> JobRequest:
+    return JobRequest(kind="shell", payload=payload, timeout_us=1000 * timeout_ms)
+
+
+@on_loop
+async def test_a_process_that_ignores_the_wish_to_stop_frees_its_place_within_its_grace() -> None:
+    script = {"script": "trap '' TERM; echo up; while :; do sleep 600; done"}
+    async with Scheduler(settings(1)) as scheduler:
+        stubborn = await scheduler.submit(JobRequest(kind="shell", payload=script, grace_us=50_000))
+        after = await scheduler.submit(JobRequest(kind="shell", payload={"script": "exit 6"}))
+        assert (stubborn.state, after.state) == (JobState.RUNNING, JobState.QUEUED)
+        await scheduler.cancel(stubborn.id)
+        assert (await scheduler.wait(after.id, TIMEOUT_S)).exit_code == 6
+        assert scheduler.get(stubborn.id).state is JobState.CANCELLED
 
 
 @on_loop
@@ -328,6 +378,53 @@ async def test_nothing_is_rescued_by_the_time_it_runs_alone() -> None:
 
 
 # Pauses, configuration, rollout.
+
+
+@on_loop
+async def test_whatever_keeps_all_jobs_from_starting_is_named_as_the_reason(tmp_path: Path) -> None:
+    path, executor = tmp_path / "journal.db", HeldExecutor()
+    scheduler = await Scheduler(settings(2), path, [executor]).start()
+    running = await scheduler.submit(held())
+    await executor.begun(1)
+
+    def reasons(job: JobView) -> tuple[str, str]:
+        said = re.fullmatch(rf"Job {job.id} has been waiting for [\d.]+ s: (.*)\.", scheduler.why(job.id))
+        return scheduler.get(job.id).reason, said[1] if said else ""
+
+    await scheduler.pause()
+    first, second = await scheduler.submit(held()), await scheduler.submit(held())
+    later = await scheduler.submit(held(after_ok=(first.id,)))
+    assert reasons(first) == ("paused", "the scheduler is paused: 1 run, and 3 wait for refsched resume")
+    assert [view.reason for view in scheduler.jobs()] == ["dependency", "paused", "paused", ""]
+    assert reasons(later) == ("dependency", f"1 other jobs have to end first ({first.id})")
+    assert "has been running for" in scheduler.why(running.id)
+    await scheduler.reload(replace(scheduler.settings, core=replace(scheduler.settings.core, enabled=False)))
+    assert reasons(second) == ("disabled", "the scheduler is disabled by its configuration")
+    await scheduler.reload(settings(2))
+    await executor.begun(2)
+    draining = asyncio.ensure_future(scheduler.drain())
+    await asyncio.sleep(0)
+    told = "the scheduler drains: 2 run, and 2 wait for its next start or refsched resume"
+    assert reasons(second) == ("draining", told)
+    for context in executor.running():
+        executor.end(context)
+    await draining
+    with no_room(path):
+        with pytest.raises(JournalUnavailable):
+            await scheduler.resume()
+        assert scheduler.get(second.id).reason == "journal"
+        told = f"Job {second.id} is queued, and the journal cannot be used, so nothing starts ({path}: "
+        assert scheduler.why(second.id).startswith(told)
+    await scheduler.close(StopMode.INTERRUPT)
+
+
+@on_loop
+async def test_of_a_job_that_its_caller_runs_nothing_is_said_to_hold_it_up() -> None:
+    scheduler = await Scheduler(settings(1, rollout=Rollout.OBSERVE), executors=[HeldExecutor()]).start()
+    for job in [await scheduler.submit(held()) for _ in range(2)]:
+        told = "is run by its caller; under the rollout observe the scheduler only records it."
+        assert scheduler.why(job.id) == f"Job {job.id} {told}"
+    await scheduler.close(StopMode.INTERRUPT)
 
 
 @on_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import NoneType
 
 import pytest
 from live_world import DONE, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, on_loop, settings
@@ -13,7 +14,14 @@ from msgspec.structs import replace
 from reference_scheduler.config import Rollout, Settings, StopMode
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import JobState, Priority, ResourceRequest
-from reference_scheduler.errors import JournalLocked, NoSuchJob, QueueFull, SchedulerStopping
+from reference_scheduler.errors import (
+    InvalidSubmission,
+    JournalLocked,
+    NoSuchJob,
+    QueueFull,
+    SchedulerStopping,
+    UnknownKind,
+)
 from reference_scheduler.executors.base import StopReason
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
@@ -89,6 +97,7 @@ def test_the_blocking_scheduler_does_the_same(tmp_path: Path) -> None:
         scheduler.pause()
         waits = scheduler.submit(held())
         assert [view.id for view in scheduler.jobs(states=[JobState.QUEUED])] == [waits.id]
+        assert scheduler.update(waits.id, Priority.URGENT).priority == "urgent"
         assert scheduler.cancel(waits.id).state is JobState.CANCELLED
         scheduler.resume()
         assert scheduler.submit_many([JobRequest(kind="at_once")]) == ["3"]
@@ -100,7 +109,10 @@ def test_the_blocking_scheduler_does_the_same(tmp_path: Path) -> None:
             SyncScheduler(settings(1), path, [AtOnceExecutor()]).start()
         assert (scheduler.record_status().active, scheduler.record_stop().active) == (True, False)
         assert scheduler.snapshot().accepting
+        found = scheduler.check([held(), held(payload={"wrong": 1}), JobRequest(kind="nope")])
+        assert [type(refusal) for refusal in found] == [NoneType, InvalidSubmission, UnknownKind]
         scheduler.drain()
+        assert [type(refusal) for refusal in scheduler.check([held()])] == [SchedulerStopping]
         with pytest.raises(SchedulerStopping):
             scheduler.submit(JobRequest(kind="at_once"))
     with log.open("rb") as stream:

@@ -72,7 +72,7 @@ def test_every_failure_is_one_line_with_its_place(tmp_path: Path) -> None:
         (good, "--compare", good): "good.swf: needs the columns job and start",
     }
     for arguments, message in cases.items():
-        assert invoke(folder, "simulate", *arguments) == (2, f"Error: {message}")
+        assert invoke(folder, "simulate", *arguments) == (2, f"error: {message}")
 
 
 def shown_on_a_terminal(jobs: int) -> bytes:

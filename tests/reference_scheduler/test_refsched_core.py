@@ -605,12 +605,17 @@ def test_why_is_one_sentence_with_reason_place_and_reservation() -> None:
     world.submit("b", 2, estimate_us=10 * S)
     world.submit("c", 2, estimate_us=20 * S)
     world.wait(4 * S)
-    assert world.core.why("a") == "Job a runs since 4 s as attempt 1."
+    assert world.core.why("a") == "Job a has been running for 4 s as attempt 1."
     assert world.core.why("b") == (
-        "Job b waits since 4 s at place 1 of its queue (resources: needs 2 process_slots with 1 free), "
+        "Job b has been waiting for 4 s at place 1 of its queue (resources: needs 2 process_slots with 1 free), "
         "reserved to start in 6 s."
     )
-    assert world.core.why("c") == "Job c waits since 4 s at place 2 of its queue (behind)."
+    assert world.core.why("c") == "Job c has been waiting for 4 s at place 2 of its queue (behind)."
+    assert world.core.why("c", 7 * S) == "Job c has been waiting for 7 s at place 2 of its queue (behind)."
+    for name in ("d", "e"):
+        world.submit(name)
+    world.submit("f", after_ok=("a", "b"), after_any=("c", "d", "a"))
+    assert world.core.why("f") == "Job f has been waiting for 0 s: 4 other jobs have to end first (a, b, c, …)."
     world.end("a")
     world.end("b")
     assert world.core.why("b") == "Job b is completed."

@@ -119,7 +119,7 @@ def test_jobs_that_never_end_are_noticed() -> None:
     monitor = Monitor()
     monitor.handle(ConfigLoaded(at=0, config=simple()))
     monitor.handle(JobSubmitted(at=0, job=JobSpec(id="a")))
-    with pytest.raises(CheckError, match="stuck: 1 jobs never end, as Job a waits since 0 s at place 1"):
+    with pytest.raises(CheckError, match="stuck: 1 jobs never end, as Job a has been waiting for 0 s at place 1"):
         monitor.finish()
 
 

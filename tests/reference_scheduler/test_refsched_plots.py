@@ -204,8 +204,8 @@ def test_the_commands_draw_what_the_name_says(tmp_path: Path, command: str) -> N
 
 def test_what_cannot_be_drawn_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(main, ["plot", "no such trace", "--out", "a.pdf"])
-    assert (result.exit_code, result.stderr) == (2, "Error: a.pdf: a plot ends in one of .png, .svg, .html\n")
+    assert (result.exit_code, result.stderr) == (2, "error: a.pdf: a plot ends in one of .png, .svg, .html\n")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = CliRunner().invoke(main, ["plot", "no such trace", "--out", str(tmp_path / "a.png")])
     assert result.exit_code == 2
-    assert result.stderr == "Error: plots need matplotlib: pip install 'spawngate[plot]'\n"
+    assert result.stderr == "error: plots need matplotlib: pip install 'spawngate[plot]'\n"

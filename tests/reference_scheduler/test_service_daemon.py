@@ -52,7 +52,7 @@ def test_a_second_service_is_told_where_the_first_one_answers(tmp_path: Path) ->
     with Service(tmp_path) as first:
         code, _, error = refsched(tmp_path, "serve")
         mend = "give this one another --socket, or let it wait with --standby"
-        assert (code, error) == (3, f"Error: {first.path}: another scheduler answers there; {mend}\n")
+        assert (code, error) == (3, f"error: {first.path}: another scheduler answers there; {mend}\n")
         code, _, error = refsched(tmp_path, "serve", "--socket", "other.sock")
         assert code == 3
         assert error.endswith(
@@ -274,7 +274,7 @@ LiveDriver._take = take
             client.submit(shell("true"))
         assert isinstance(caught.value, SchedulerStopping | Unreachable)
         assert service.wait() == 1
-        assert service.rest()[-1] == "Error: the scheduler broke off by a defect, InvariantViolation: made up"
+        assert service.rest()[-1] == "error: the scheduler broke off by a defect, InvariantViolation: made up"
 
 
 def test_a_stopping_scheduler_is_not_resumed(tmp_path: Path) -> None:

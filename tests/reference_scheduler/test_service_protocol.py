@@ -20,6 +20,7 @@ from service_world import ROOT, Raw, Service
 
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import Progress
+from reference_scheduler.requests import JobRequest
 from reference_scheduler.service import protocol
 from reference_scheduler.service.bounds import Bounds, Rate
 from reference_scheduler.service.errors import BadRequest, ServiceError
@@ -55,6 +56,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         (b'{"op":"new","v":2}', "unsupported_version", OTHER_VERSION),
         (b'{"op":"get","job":"1\\u0000"}', "no_such_job", "there is no job '1\\x00'" + FORGOTTEN),
         (b'{"op":"list","limit":1001}', "bad_request", "limit must be between 1 and 1000, got 1001"),
+        (b'{"op":"check","jobs":[]}', "bad_request", "number of jobs must be between 1 and 1000, got 0"),
         (b'{"op":"submit_many","jobs":[]}', "bad_request", "number of jobs must be between 1 and 1000, got 0"),
         (
             b'{"op":"submit","job":{"kind":"shell","prority":"high"}}',
@@ -176,6 +178,26 @@ def test_half_a_line_does_nothing_and_a_closed_direction_is_still_answered(servi
         assert raw.answer() == {}
     with service.client() as client:
         assert client.jobs() == before
+
+
+def test_who_closes_the_sending_direction_keeps_no_place_by_waiting(service: Service) -> None:
+    gone = "nobody is waited for who has closed the connection, even if only for sending"
+    with service.client() as client:
+        client.pause()
+        job = client.submit(JobRequest(kind="shell", payload={"script": "true"})).id
+        for request in (b'{"op":"wait","job":"%s"}' % job.encode(), b'{"op":"events"}'):
+            with service.raw() as raw:
+                raw.send(request + b"\n" + HELLO + b"\n")
+                raw.socket.shutdown(socket.SHUT_WR)
+                answers = [raw.answer() for _ in range(3)]
+            assert {"id": 0, "error": {"code": "timeout", "message": gone}} in answers
+            assert any(answer.get("ok", {}).get("role") == "admin" for answer in answers)
+        client.resume()
+        client.wait(job)
+        with service.raw() as raw:
+            raw.send(b'{"op":"wait","job":"%s"}\n' % job.encode())
+            raw.socket.shutdown(socket.SHUT_WR)
+            assert raw.answer()["ok"]["state"] == "completed"
 
 
 def test_a_line_without_end_is_refused_and_costs_no_memory(service: Service) -> None:

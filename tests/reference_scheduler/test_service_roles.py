@@ -105,6 +105,18 @@ def test_a_submitter_has_jobs_of_its_own_and_touches_no_others(open_folder: Path
 
 
 @as_root
+def test_a_reader_sees_what_a_job_runs_and_only_who_may_act_for_it_the_rest(open_folder: Path) -> None:
+    with Service(open_folder, config=ROLES) as service:
+        assert ask(service.path, SUBMITTER, JOB) == ("ok", "")
+        for uid, payload in ((READER, None), (SUBMITTER, {"script": "sleep 600"}), (ADMIN, {"script": "sleep 600"})):
+            with user(uid):
+                raw = Raw(service.path)
+            with raw:
+                found = raw.ask(b'{"op":"get","job":"1"}')["ok"]
+            assert (found["command"], found.get("payload")) == ("sleep 600", payload)
+
+
+@as_root
 def test_roles_are_read_again_on_hangup_and_a_wrong_file_changes_nothing(open_folder: Path) -> None:
     with Service(open_folder, config=ROLES) as service:
         file = open_folder / "scheduler.toml"
@@ -152,7 +164,7 @@ def test_a_user_without_a_name_goes_by_the_number() -> None:
 def test_a_user_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[scheduler.service]\nadmins = ["no-such-user"]\n')
     message = "scheduler.service.admins: the system knows no user 'no-such-user'; names or numbers are taken"
-    assert refsched(tmp_path, "serve", "--config", "s.toml") == (2, "", f"Error: {message}\n")
+    assert refsched(tmp_path, "serve", "--config", "s.toml") == (2, "", f"error: {message}\n")
 
 
 def test_a_socket_is_only_put_where_nobody_else_can_replace_it(tmp_path: Path) -> None:
@@ -161,7 +173,11 @@ def test_a_socket_is_only_put_where_nobody_else_can_replace_it(tmp_path: Path) -
     shared.chmod(0o777)
     code, _, error = refsched(tmp_path, "serve", "--socket", str(shared / "s"))
     mend = f"others may write there and could replace the socket: chmod go-w {shared}"
-    assert (code, error) == (1, f"Error: {shared}: {mend}\n")
+    assert (code, error) == (1, f"error: {shared}: {mend}\n")
+    for option in ("--socket", "--journal"):
+        missing = tmp_path / "mistyped"
+        code, _, error = refsched(tmp_path, "serve", option, str(missing / "x"))
+        assert (code, error, missing.exists()) == (1, f"error: {missing}: No such file or directory\n", False)
     new = tmp_path / "new" / "deep"
     private_directory(new)
     assert new.stat().st_mode & 0o777 == 0o700
@@ -177,7 +193,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_told_so(tmp_path: Path) -> None
     code, _, error = refsched(tmp_path, "serve", "--socket", str(path))
     assert (code, error) == (
         1,
-        f"Error: {path}: a socket's path has at most 102 bytes: name a shorter one with --socket\n",
+        f"error: {path}: a socket's path has at most 102 bytes: name a shorter one with --socket\n",
     )
 
 

@@ -90,5 +90,5 @@ def test_without_a_collector_jobs_run_and_the_service_stops_all_the_same(tmp_pat
 def test_without_the_extra_the_option_says_what_to_install(tmp_path: Path) -> None:
     prelude = "import sys; sys.modules['opentelemetry'] = None; "
     with Process(tmp_path, "serve", "--traces", prelude=prelude) as process:
-        assert process.rest() == ["Error: --traces: needs the extra otel: pip install 'spawngate[otel]'"]
+        assert process.rest() == ["error: --traces: needs the extra otel: pip install 'spawngate[otel]'"]
         assert process.wait() == 2
