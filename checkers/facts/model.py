@@ -56,7 +56,7 @@ class Constant(Value, frozen=True, tag=True):
 
 
 def constant(value: str | int | bool | None) -> Constant:
-    """A constant that can be written down: an int ends at 64 bits, half of a surrogate pair is spelled as its escape."""
+    """A constant that MessagePack takes: ints end at 64 bits, half of a surrogate pair is spelled as its escape."""
     if isinstance(value, str):
         return Constant(value if value.isascii() else value.encode("utf-8", "backslashreplace").decode())
     if isinstance(value, int) and not isinstance(value, bool):

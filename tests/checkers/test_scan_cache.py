@@ -178,6 +178,7 @@ def chain(tmp_path: Path) -> Path:
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     find = SiteFinder.sites
+
     def sites(self: SiteFinder, analysed: pipeline.Analysed) -> Any:
         paths.append(analysed.path)
         return find(self, analysed)
@@ -233,7 +234,9 @@ def test_a_new_file_reads_no_other(chain: Path, monkeypatch: pytest.MonkeyPatch)
     assert found == told(engine.scan(engine.Scan(chain, jobs=1)))
 
 
-def test_constants_that_no_file_could_hold_are_kept_all_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_that_no_file_could_hold_are_kept_all_the_same(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "import os\n\nos.system('\\ud800')\nos.nice(0x" + "f" * 5000 + ")\nos.system(-10**30)\n"
     write(project / "a.py", text)
     once = told(scan(project))
