@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from checkers.cli import main
+from checkers.warm import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,21 +16,20 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from checkers import codes, config, engine
+from checkers import codes, config, engine, warm
 from checkers.config import Request
 from checkers.engine import LayoutError
 from checkers.manifests import ROLLOUTS, ManifestError
 from checkers.model import ApiKind, Tier, Tree
 from checkers.progress import Bar, is_watched
 from checkers.report import FORMATS, Look, Report
-from checkers.report.output import write_file, write_stream
+from checkers.report.output import fitted, write_file, write_stream
 from checkers.report.text import escape
 from checkers.run import BYPASS, OWNERSHIP, Check, Log, run
 
@@ -58,6 +57,24 @@ def ownership_main(argv: Sequence[str] | None = None) -> int:
 
 
 MAINS: dict[str, Callable[[Sequence[str] | None], int]] = {"bypass": bypass_main, "ownership": ownership_main}
+CHECKS = {"bypass": BYPASS, "ownership": OWNERSHIP}
+_LASTING = frozenset({"SRC001", "SRC003", "SRC004"})
+"""Failures that lie in a file itself, and not perhaps in the machine."""
+
+
+def run_command(command: str, arguments: list[str], asked: str | None) -> int:
+    """Run a command of :data:`CHECKS` whose answer is not known; remember it under ``asked``. The exit status."""
+    if command not in CHECKS:
+        return main([command, *arguments] if command else [])
+    return _main(CHECKS[command], arguments, asked)
+
+
+def lost_output(error: OSError, status: int) -> int:
+    """The exit status where standard output could not be written: a reader that has gone away changes no verdict."""
+    _silence(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return status
+    return _fail(f"cannot write to standard output: {error.strerror}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,12 +91,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return MAINS[arguments[0]](arguments[1:])
 
 
-def _main(check: Check, argv: Sequence[str] | None) -> int:
+def _main(check: Check, argv: Sequence[str] | None, asked: str | None = None) -> int:
     """Parse, run, print. Every way in which that can go wrong has its status and its one line."""
     arguments = None if argv is None else list(argv)
     try:
         parsed = _parse(check, arguments)
-        return parsed if isinstance(parsed, int) else _serve(check, parsed)
+        return parsed if isinstance(parsed, int) else _serve(check, parsed, asked)
     except click.ClickException as error:
         return _fail(f"{_usage(error)}; see {check.name} --help")
     except (ManifestError, LayoutError, RunError) as error:
@@ -103,34 +120,47 @@ def _parse(check: Check, arguments: list[str] | None) -> Request | int:
     return parsed
 
 
-def _serve(check: Check, request: Request) -> int:
+def _serve(check: Check, request: Request, asked: str | None) -> int:
     if request.explain is not None:
         _deliver(_explanation(request.explain), request)
         return 0
     log = Log()
     today = datetime.now().astimezone().date()
+    stamps = _manifest_stamps(check, request)
+    trees: list[Tree] = []
+
+    def find(scan: engine.Scan) -> Tree:
+        trees.append(engine.scan(replace(scan, progress=progress)))
+        return trees[-1]
+
     with Bar() as bar:
         progress = bar if is_watched() and not request.quiet else None
-        report = run(check, request, _standard_input(request), today, log, partial(_find, progress))
+        report = run(check, request, _standard_input(request), today, log, find)
     with log.stage("report"):
         text = FORMATS[request.output_format](report, _look(request))
     _deliver(text, request)
-    _warn(report)
+    warnings = _warnings(report)
+    _print_error(warnings)
     if request.verbose:
         _tell(log)
+    failures = {file.unanalysed.code for tree in trees for file in tree.files if file.unanalysed is not None}
+    if asked is not None and failures <= _LASTING:
+        known = warm.Known(report.status, fitted(text, sys.stdout.encoding), warnings)
+        warm.keep(asked, os.fspath(request.root), known, {**trees[-1].watched, **stamps})
     return report.status
 
 
-def _find(progress: Callable[[int, int], None] | None, scan: engine.Scan) -> Tree:
-    return engine.scan(replace(scan, progress=progress))
+def _manifest_stamps(check: Check, request: Request) -> dict[str, warm.Stamp]:
+    named = () if request.manifest is None else (os.fspath(config.absolute(request.manifest)),)
+    paths = check.manifest, "pyproject.toml", *named
+    return {path: warm.stamp(os.fspath(request.root / path)) for path in paths}
 
 
-def _warn(report: Report) -> None:
+def _warnings(report: Report) -> str:
     if not report.files:
-        _print_error("warning: nothing was checked: no Python file among what was asked for\n")
-    else:
-        for path in report.passed_over:
-            _print_error(f"warning: {escape(path)}: nothing to check there: no Python file, or left out\n")
+        return "warning: nothing was checked: no Python file among what was asked for\n"
+    lines = (f"{escape(path)}: nothing to check there: no Python file, or left out" for path in report.passed_over)
+    return "".join(f"warning: {line}\n" for line in lines)
 
 
 def _explanation(asked: str) -> str:

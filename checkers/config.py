@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkers import warm
 from checkers.model import ApiKind, Tier
-
-ROOT_MARKERS = ("pyproject.toml", ".git")
-"""What makes a folder a project's root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,7 @@ def absolute(path: str | Path) -> Path:
 
 def find_root(start: Path) -> Path:
     """The nearest folder from ``start`` upwards that holds a root marker, else ``start`` itself; absolute."""
-    start = absolute(start)
-    for folder in (start, *start.parents):
-        if any((folder / marker).exists() for marker in ROOT_MARKERS):
-            return folder
-    return start
+    return Path(warm.find_root(os.fspath(absolute(start))))
 
 
 def root_of(paths: Sequence[str]) -> Path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.finding import Finding, unanalysed
-from checkers.intake.cache import Cache, Record
+from checkers.intake.cache import Cache, Record, prepare
 from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.intake.pipeline import Job
 from checkers.limits import no_collection
@@ -78,6 +79,9 @@ def scan(request: Scan) -> Tree:
 
     Raises :class:`LayoutError` for a path that is not in the project, and for two import roots with the same module.
     """
+    if request.cache is not None:
+        with suppress(OSError):
+            prepare(request.cache)  # now, so that the scan sees the folder around it as it will be
     listing = _list(request)
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
@@ -89,7 +93,7 @@ def scan(request: Scan) -> Tree:
     found = [record.file for record in records.values() if record.file is not None]
     files = sorted([*found, *unreadable], key=lambda file: file.path)
     calls = frozenset(f"{path}\0{name}" for path, record in records.items() for name in record.calls)
-    return Tree(tuple(files), frozenset(selected), _names(records, layout), calls, tuple(passed_over))
+    return Tree(tuple(files), frozenset(selected), _names(records, layout), calls, tuple(passed_over), listing.watched)
 
 
 def _names(records: Mapping[str, Record], layout: Layout) -> frozenset[str]:

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -24,10 +23,10 @@ import msgspec
 from checkers.facts.summary import Summary
 from checkers.intake.source import Stamp, read
 from checkers.model import SourceFile
+from checkers.warm import FOLDER, RACY_NS, tool
 
-FOLDER = ".spawngate_cache"
-_RACY_NS = 2_000_000_000
-"""Coarsest tick of the file systems in use (FAT)."""
+__all__ = ["FOLDER", "NOTHING", "Cache", "Document", "Record", "clear", "prepare", "replace"]
+
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n"
 
 
@@ -67,7 +66,7 @@ class Cache:
         self._root = os.fspath(root)
         self._folder = folder
         self._limit = limit
-        self._asked = _digest("\n".join([*_tool(), question]))
+        self._asked = _digest(f"{tool()}\n{question}")
         self.looked_again = False
         """Whether some content was compared, because its stamp told nothing."""
         self._path = folder / f"{_digest(chr(10).join(asked))}.facts"
@@ -98,7 +97,7 @@ class Cache:
         if status.st_size != stamp.size:
             return None
         same = status.st_mtime_ns == stamp.changed_ns and status.st_mode == stamp.mode
-        if same and stamp.changed_ns < written - _RACY_NS:
+        if same and stamp.changed_ns < written - RACY_NS:
             return stamp
         self.looked_again = True
         now = read(self._root, path, self._limit)[1]
@@ -121,18 +120,6 @@ def clear(folder: Path) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def _tool() -> list[str]:
-    """What this package is made of: a change to its code or catalogue is another tool."""
-    package = Path(__file__).parent.parent
-    parts = [sys.version, msgspec.__version__]
-    for folder, _, names in sorted(os.walk(package)):
-        for name in sorted(names):
-            if name.endswith((".py", ".toml")):
-                status = os.stat(os.path.join(folder, name))
-                parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")
-    return parts
 
 
 def prepare(folder: Path) -> None:

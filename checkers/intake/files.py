@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from checkers.warm import Stamp, stamp
+
 NEVER_ENTERED = frozenset(
     {
         ".bzr",
@@ -58,6 +60,8 @@ class Listing:
     files: list[str] = field(default_factory=list)
     stubs: list[str] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
+    watched: dict[str, Stamp] = field(default_factory=dict)
+    """Stamps of all that the listing depends on, taken before it was looked at."""
 
 
 def list_files(root: Path, exclude: Iterable[str] = (), named: Iterable[str] = ()) -> Listing:
@@ -114,6 +118,7 @@ class _Walk:
         todo = [(folder, ignores)]
         while todo:
             folder, ignores = todo.pop()
+            self._watch(folder)
             try:
                 with os.scandir(os.path.join(self.root, folder)) as entries:
                     found = list(entries)
@@ -134,7 +139,11 @@ class _Walk:
                 elif self._is_python(entry, path) and not self._ignored(path, ignores):
                     self._take(entry, path)
 
+    def _watch(self, path: str) -> None:
+        self.listing.watched[path] = stamp(os.path.join(self.root, path))
+
     def _gitignore(self, folder: str) -> Sequence[_Ignore]:
+        self._watch(folder + ".gitignore")
         path = os.path.join(self.root, folder, ".gitignore")
         try:
             lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
@@ -157,6 +166,7 @@ class _Walk:
             return True
         if suffix or entry.name.startswith("."):
             return False
+        self._watch(path)
         return path in self.named or self._has_shebang(entry, path)
 
     def _has_shebang(self, entry: os.DirEntry[str], path: str) -> bool:
@@ -172,6 +182,7 @@ class _Walk:
         return first.startswith(b"#!") and any(program in first for program in _INTERPRETERS)
 
     def _take(self, entry: os.DirEntry[str], path: str) -> None:
+        self._watch(path)
         if entry.is_symlink():
             target = os.path.realpath(os.path.join(self.root, path))
             if os.path.isdir(target):

@@ -16,14 +16,18 @@ def write_stream(stream: TextIO, text: str) -> None:
 
     Raises OSError where the stream cannot be written to (BrokenPipeError where its reader is gone).
     """
-    encoding = stream.encoding or "utf-8"
+    stream.write(fitted(text, stream.encoding or "utf-8"))
+    stream.flush()
+
+
+def fitted(text: str, encoding: str) -> str:
+    """``text`` with escapes for the characters that ``encoding`` lacks."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
         plain = text.translate(_PLAIN) if not _carries("×", encoding) else text
-        text = plain.encode(encoding, "backslashreplace").decode(encoding)
-    stream.write(text)
-    stream.flush()
+        return plain.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def write_file(path: Path, text: str) -> None:

@@ -1,0 +1,189 @@
+"""A run whose answer is known: the same command on a tree in which nothing has changed prints what it printed before.
+
+Everything that could change the answer is in the key (command, options, working directory, day, terminal, this package,
+what is installed beside it) or among the stamps (every folder that was listed, every file that was looked at). Nothing
+is imported here but what starts with the interpreter or is as small, because that is what such a run costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+from array import array
+
+FOLDER = ".spawngate_cache"
+RACY_NS = 2_000_000_000
+"""Coarsest tick of the file systems in use (FAT): a file changed so shortly before may change once more unseen."""
+ROOT_MARKERS = ("pyproject.toml", ".git")
+"""What makes a folder a project's root."""
+_DAY_S = 24 * 60 * 60
+_FORMAT = b"spawngate run 1\n"
+_UNKNOWABLE = ("--cache-dir", "--clear-cache", "--no-cache", "--output-file", "--stdin-filename", "--verbose")
+"""Options under which a run does more, or other, than print what the tree gives."""
+_ENVIRONMENT = ("NO_COLOR", "TERM", "PYTHONIOENCODING")
+
+Stamp = tuple[int, int, int]
+"""Size in bytes, time of change in ns, mode."""
+
+
+class Known:
+    """What a run printed, and its exit status."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+
+def stamp(path: str) -> Stamp:
+    """The stamp of a file or folder, links followed; of nothing where there is none."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return -1, 0, 0
+    return status.st_size, status.st_mtime_ns, status.st_mode
+
+
+def find_root(start: str) -> str:
+    """The nearest folder from ``start``, an absolute path, upwards that holds a root marker; else ``start`` itself."""
+    folder = start
+    while True:
+        if any(os.path.exists(os.path.join(folder, marker)) for marker in ROOT_MARKERS):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return start
+        folder = above
+
+
+def tool() -> str:
+    """What runs: Python, what is installed beside this package, and its own code and catalogue."""
+    parts = [sys.version, *(f"{path} {stamp(path)}" for path in sys.path if path.endswith("-packages"))]
+    folders = [os.path.dirname(__file__)]
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif entry.name.endswith((".py", ".toml")):
+                    parts.append(f"{entry.path} {stamp(entry.path)}")
+    return "\n".join(parts)
+
+
+def key(command: str, arguments: list[str]) -> str | None:
+    """What is asked, and where; None for a run that is not to be answered from memory."""
+    if sys.stdout is None or any(argument.partition("=")[0] in _UNKNOWABLE for argument in arguments):
+        return None
+    terminal = f"{sys.stdout.isatty()} {sys.stdout.encoding}"
+    environment = [f"{name}={os.environ.get(name)}" for name in _ENVIRONMENT]
+    day = time.strftime("%Y-%m-%d")
+    return "\0".join([command, *arguments, os.getcwd(), terminal, *environment, day, tool()])
+
+
+def root_of(arguments: list[str]) -> str:
+    """The root that the options name; else the one that the working directory has."""
+    root = None
+    for position, argument in enumerate(arguments):
+        if argument == "--root":
+            root = arguments[position + 1 : position + 2]
+        elif argument.startswith("--root="):
+            root = [argument[len("--root=") :]]
+    return os.path.abspath(root[0]) if root else find_root(os.getcwd())
+
+
+def recall(asked: str, root: str) -> Known | None:
+    """What is known of a run, if nothing has changed since; None where there is no such memory, or not one of ours."""
+    try:
+        with open(_path(asked, root), "rb", buffering=0) as stream:
+            data = stream.read()
+        if not data.startswith(_FORMAT):
+            return None
+        line, _, rest = data[len(_FORMAT) :].partition(b"\n")
+        status, *lengths = map(int, line.split())
+        texts = []
+        for length in lengths:
+            texts.append(rest[:length].decode("utf-8", "surrogateescape"))
+            rest = rest[length:]
+        known, out, err, paths = texts
+        stamps = array("q")
+        stamps.frombytes(rest)
+    except (OSError, ValueError, EOFError):
+        return None
+    now = array("q")
+    for path in paths.split("\0"):
+        now.extend(stamp(os.path.join(root, path)))
+    return Known(status, out, err) if known == asked and now == stamps else None
+
+
+def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp]) -> None:
+    """Remember a run. ``stamps`` are of paths relative to the root, each taken before the path was looked at.
+
+    Nothing is kept where a stamp is too young to tell a later change, and where the folder cannot be written.
+    """
+    youngest = time.time_ns() - RACY_NS
+    if any(changed >= youngest for _, changed, _ in stamps.values()):
+        return
+    texts = [text.encode("utf-8", "surrogateescape") for text in (asked, known.out, known.err, "\0".join(stamps))]
+    numbers = " ".join(map(str, (known.status, *map(len, texts))))
+    flat = array("q", [number for one in stamps.values() for number in one])
+    data = b"".join([_FORMAT, numbers.encode(), b"\n", *texts, flat.tobytes()])
+    path = _path(asked, root)
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+        _forget_old(os.path.dirname(path))
+    except OSError:
+        return
+
+
+def _forget_old(folder: str) -> None:
+    """Remove what no run asks for any more, since the day is part of what is asked. Raises OSError."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".run") and entry.stat().st_mtime < time.time() - _DAY_S:
+                os.unlink(entry.path)
+
+
+def _path(asked: str, root: str) -> str:
+    return os.path.join(root, FOLDER, f"{zlib.crc32(asked.encode('utf-8', 'surrogateescape')):08x}.run")
+
+
+def bypass_main() -> int:
+    """Run ``check-bypass`` with the process's arguments; the exit status."""
+    return _main("bypass", sys.argv[1:])
+
+
+def ownership_main() -> int:
+    """Run ``check-ownership`` with the process's arguments; the exit status."""
+    return _main("ownership", sys.argv[1:])
+
+
+def main() -> int:
+    """Run ``python -m checkers bypass|ownership …``; the exit status."""
+    return _main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])
+
+
+def _main(command: str, arguments: list[str]) -> int:
+    asked = key(command, arguments)
+    known = None if asked is None else recall(asked, root_of(arguments))
+    if known is None:
+        from checkers import cli
+
+        return cli.run_command(command, arguments, asked)
+    try:
+        sys.stdout.write(known.out)
+        sys.stdout.flush()
+    except OSError as error:
+        from checkers import cli
+
+        return cli.lost_output(error, known.status)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(known.err)
+    except OSError:
+        return known.status  # nobody is left to be warned
+    return known.status

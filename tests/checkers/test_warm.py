@@ -1,0 +1,174 @@
+"""A command on a tree in which nothing has changed prints what it printed, at once; after any change it looks again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkers import warm
+
+OLD_NS = time.time_ns() - 60_000_000_000
+SOURCE = "import subprocess\n\n\ndef go():\n    subprocess.run(['x'])\n"
+MANIFEST = """version = 1
+[[owner]]
+id = "app"
+paths = ["src/"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for path, text in {
+        "pyproject.toml": "",
+        ".gitignore": "ignored.py\n",
+        "src/app.py": SOURCE,
+        "src/ignored.py": SOURCE,
+        "src/tool": "#!/usr/bin/python3\nimport os\nos.system('x')\n",
+        "src/inner/other.py": "x = 1\n",
+        "manifests/execution-ownership.toml": MANIFEST,
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    run(root)  # makes the cache's folder
+    age(root)
+    return root
+
+
+def age(root: Path) -> None:
+    for folder, names, files in os.walk(root, topdown=False):
+        if Path(folder).name != warm.FOLDER:
+            for name in [*names, *files]:
+                os.utime(Path(folder, name), ns=(OLD_NS, OLD_NS))
+    os.utime(root, ns=(OLD_NS, OLD_NS))
+
+
+def run(root: Path, *options: str, python: tuple[str, ...] = (), **how: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *python, "-m", "checkers", "ownership", "--list-sites", *options]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    given = {"cwd": root, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.run(command, text=True, check=False, timeout=120, **given)  # type: ignore[call-overload,no-any-return]
+
+
+def is_recalled(root: Path, *options: str) -> bool:
+    """Whether a run knew its answer; one that does imports no parser of options."""
+    return "checkers.cli" not in run(root, *options, python=("-X", "importtime")).stderr
+
+
+def test_a_second_run_imports_nothing_and_prints_the_same(project: Path) -> None:
+    first = run(project)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "src/app.py:5:16 call subprocess.run" in first.stdout
+    told = run(project, python=("-X", "importtime")).stderr
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "checkers.warm" in imported
+    assert not imported & {
+        "checkers.cli",
+        "click",
+        "json",
+        "libcst",
+        "msgspec",
+        "pathspec",
+        "rich",
+        "tomlkit",
+        "tomllib",
+    }
+    again = run(project)
+    assert (again.returncode, again.stdout, again.stderr) == (0, first.stdout, "")
+
+
+def edited(path: str, text: str) -> Callable[[Path], object]:
+    return lambda root: (root / path).write_text(text, encoding="utf-8")
+
+
+def folder_added(root: Path) -> None:
+    (root / "lib").mkdir()
+    (root / "lib/new.py").write_text(SOURCE, encoding="utf-8")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "another call": edited("src/app.py", SOURCE.replace("run", "call")),
+    "as many bytes": edited("src/app.py", SOURCE.replace(".run", ".Run")),
+    "a new file": edited("src/new.py", SOURCE),
+    "a new folder": folder_added,
+    "a file gone": lambda root: (root / "src/app.py").unlink(),
+    "not ignored": edited(".gitignore", "nothing.py\n"),
+    "ignored": edited("src/.gitignore", "app.py\n"),
+    "to be run": lambda root: (root / "src/tool").chmod(0o755),
+    "its manifest": edited("manifests/execution-ownership.toml", MANIFEST + 'exclude = ["src/app.py"]\n'),
+    "no manifest": lambda root: (root / "manifests/execution-ownership.toml").unlink(),
+    "a manifest broken": edited("manifests/execution-ownership.toml", "["),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_change_is_seen(project: Path, change: Callable[[Path], object]) -> None:
+    run(project)
+    assert is_recalled(project)
+    change(project)
+    found, right = run(project), run(project, "--no-cache")
+    assert (found.returncode, found.stdout, found.stderr) == (right.returncode, right.stdout, right.stderr)
+
+
+def test_a_root_that_appears_nearer_is_the_root(project: Path) -> None:
+    inner = project / "src" / "inner"
+    run(inner)
+    assert is_recalled(inner)
+    (inner / "pyproject.toml").write_text("", encoding="utf-8")
+    assert run(inner).stdout == run(inner, "--no-cache").stdout != run(project).stdout
+
+
+def test_what_is_asked_is_part_of_the_question(project: Path) -> None:
+    texts = {run(project, *options).stdout for options in ((), ("--output-format", "json"), ("src/inner",))}
+    assert len(texts) == 3
+    assert is_recalled(project, "--output-format", "json")
+    assert is_recalled(project, "src/inner")
+    assert not is_recalled(project, "--quiet")
+    for option in ("--verbose", "--no-cache", "--clear-cache"):
+        run(project, option)
+        assert not is_recalled(project, option)
+
+
+def test_a_file_too_young_to_be_trusted_is_looked_at_again(project: Path) -> None:
+    (project / "src/app.py").write_text(SOURCE, encoding="utf-8")
+    run(project)
+    assert not is_recalled(project)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"spawngate run 1\n", b"spawngate run 1\n0 1 1 1 9999999999\n", b"\xff" * 99]
+)
+def test_a_memory_that_is_none_of_ours_is_passed_over(project: Path, data: bytes) -> None:
+    first = run(project)
+    (memory,) = (project / warm.FOLDER).glob("*.run")
+    whole = memory.read_bytes()
+    for broken in (data, whole[:-8], whole + b"12345678"):
+        memory.write_bytes(broken)
+        assert run(project).stdout == first.stdout
+        assert memory.read_bytes() == whole
+
+
+def test_a_reader_that_is_gone_changes_nothing_and_a_full_disk_is_told(project: Path) -> None:
+    run(project)
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert run(project, stdout=writer).returncode == 0
+    os.close(writer)
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        lost = run(project, stdout=full)
+    assert (lost.returncode, lost.stderr) == (2, "error: cannot write to standard output: No space left on device\n")
+
+
+def test_what_nobody_asks_for_any_more_is_removed(project: Path) -> None:
+    run(project)
+    (memory,) = (project / warm.FOLDER).glob("*.run")
+    os.utime(memory, (1, 1))
+    run(project, "--quiet")
+    (left,) = (project / warm.FOLDER).glob("*.run")
+    assert left != memory
