@@ -118,8 +118,8 @@ def test_wheel_and_source_archive_hold_data_pages_and_schema(copy: Path) -> None
     for page in (CHECKOUT / "docs" / "checks").glob("*.md"):
         assert f"checkers/docs/{page.name}" in names
     assert not [name for name in names if name.startswith(("tests/", "fixtures/", "benchmarks/"))]
-    assert "check-bypass = checkers.cli:bypass_main" in scripts
-    assert "check-ownership = checkers.cli:ownership_main" in scripts
+    assert "check-bypass = checkers.warm:bypass_main" in scripts
+    assert "check-ownership = checkers.warm:ownership_main" in scripts
 
     [source] = (copy / "dist").glob("*.tar.gz")
     with tarfile.open(source) as tar:
