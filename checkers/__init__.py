@@ -56,9 +56,9 @@ def scan(
     workers are (``jobs`` of them, one for each processor by default): a file may kill one of its processes, or with
     threads this one.
 
-    ``cache``: a folder that keeps the result until a file changes. ``progress`` is told how many files have been read,
-    and how many there are. ``roots``, ``exclude``, ``apis`` and ``targets`` are what a manifest declares under these
-    names; ``by_name``: also methods whose receiver cannot be seen.
+    ``cache``: a folder that keeps what is known of each file until it changes. ``progress`` is told how many files have
+    been read, and how many there are. ``roots``, ``exclude``, ``apis`` and ``targets`` are what a manifest declares
+    under these names; ``by_name``: also methods whose receiver cannot be seen.
 
     A file that cannot be analysed is told as such (``file.unanalysed``); the others are analysed all the same.
 

@@ -13,7 +13,7 @@ import os
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import metadata
@@ -56,47 +56,47 @@ def ownership_main(argv: Sequence[str] | None = None) -> int:
     return _main(OWNERSHIP, argv)
 
 
-MAINS: dict[str, Callable[[Sequence[str] | None], int]] = {"bypass": bypass_main, "ownership": ownership_main}
 CHECKS = {"bypass": BYPASS, "ownership": OWNERSHIP}
 _LASTING = frozenset({"SRC001", "SRC003", "SRC004"})
 """Failures that lie in a file itself, and not perhaps in the machine."""
 
 
-def run_command(command: str, arguments: list[str], asked: str | None) -> int:
+def run_command(command: str, arguments: list[str], asked: str | None, began_ns: int) -> int:
     """Run a command of :data:`CHECKS` whose answer is not known; remember it under ``asked``. The exit status."""
     if command not in CHECKS:
         return main([command, *arguments] if command else [])
-    return _main(CHECKS[command], arguments, asked)
+    return _main(CHECKS[command], arguments, asked, began_ns)
 
 
 def lost_output(error: OSError, status: int) -> int:
-    """The exit status where standard output could not be written: a reader that has gone away changes no verdict."""
-    _silence(sys.stdout)
-    if isinstance(error, BrokenPipeError):
-        return status
-    return _fail(f"cannot write to standard output: {error.strerror}")
+    """The exit status where standard output could not be written, and ``status`` was to be told."""
+    try:
+        _lose(error)
+    except RunError as lost:
+        return _fail(str(lost))
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``python -m checkers bypass|ownership …``; the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    usage = f"usage: python -m checkers {'|'.join(MAINS)} [OPTIONS] [PATHS]..."
+    usage = f"usage: python -m checkers {'|'.join(CHECKS)} [OPTIONS] [PATHS]..."
     if not arguments:
         return _fail(f"no command given; {usage}")
     if arguments[0] in ("--help", "-h"):
         _print(f"{usage}\n")
         return 0
-    if arguments[0] not in MAINS:
+    if arguments[0] not in CHECKS:
         return _fail(f"there is no command {arguments[0]!r}; {usage}")
-    return MAINS[arguments[0]](arguments[1:])
+    return _main(CHECKS[arguments[0]], arguments[1:])
 
 
-def _main(check: Check, argv: Sequence[str] | None, asked: str | None = None) -> int:
+def _main(check: Check, argv: Sequence[str] | None, asked: str | None = None, began_ns: int = 0) -> int:
     """Parse, run, print. Every way in which that can go wrong has its status and its one line."""
     arguments = None if argv is None else list(argv)
     try:
         parsed = _parse(check, arguments)
-        return parsed if isinstance(parsed, int) else _serve(check, parsed, asked)
+        return parsed if isinstance(parsed, int) else _serve(check, parsed, asked, began_ns)
     except click.ClickException as error:
         return _fail(f"{_usage(error)}; see {check.name} --help")
     except (ManifestError, LayoutError, RunError) as error:
@@ -120,7 +120,7 @@ def _parse(check: Check, arguments: list[str] | None) -> Request | int:
     return parsed
 
 
-def _serve(check: Check, request: Request, asked: str | None) -> int:
+def _serve(check: Check, request: Request, asked: str | None, began_ns: int) -> int:
     if request.explain is not None:
         _deliver(_explanation(request.explain), request)
         return 0
@@ -143,11 +143,15 @@ def _serve(check: Check, request: Request, asked: str | None) -> int:
     _print_error(warnings)
     if request.verbose:
         _tell(log)
-    failures = {file.unanalysed.code for tree in trees for file in tree.files if file.unanalysed is not None}
-    if asked is not None and failures <= _LASTING:
+    (tree,) = trees
+    if asked is not None and _is_lasting(tree):
         known = warm.Known(report.status, fitted(text, sys.stdout.encoding), warnings)
-        warm.keep(asked, os.fspath(request.root), known, {**trees[-1].watched, **stamps})
+        warm.keep(asked, os.fspath(request.root), known, {**tree.watched, **stamps}, began_ns)
     return report.status
+
+
+def _is_lasting(tree: Tree) -> bool:
+    return all(file.unanalysed is None or file.unanalysed.code in _LASTING for file in tree.files)
 
 
 def _manifest_stamps(check: Check, request: Request) -> dict[str, warm.Stamp]:
@@ -201,10 +205,14 @@ def _print(text: str) -> None:
         raise RunError("cannot write to standard output: it is closed")
     try:
         write_stream(sys.stdout, text)
-    except BrokenPipeError:
-        _silence(sys.stdout)
     except OSError as error:
-        _silence(sys.stdout)
+        _lose(error)
+
+
+def _lose(error: OSError) -> None:
+    """Give standard output up. Raises RunError, but not for a reader that has gone away."""
+    _silence(sys.stdout)
+    if not isinstance(error, BrokenPipeError):
         raise RunError(f"cannot write to standard output: {error.strerror}") from error
 
 

@@ -61,7 +61,7 @@ class Scan:
     by_name: bool = False
     """Whether methods are looked for whose receiver cannot be seen."""
     cache: Path | None = None
-    """Folder that keeps the last result until a file changes; None to keep none."""
+    """Folder that keeps what is known of each file until it changes; None to keep nothing."""
     executor: Executor | None = None
     """Who reads the files instead of workers of our own; it is used and never shut down. Its workers see ``root`` under
     the same path. They are not bounded: in a thread, a file that kills the parser ends this process."""
@@ -86,7 +86,7 @@ def scan(request: Scan) -> Tree:
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
     with no_collection():
-        records = _find(request, listing.files, layout)
+        records = _find(request, listing, layout)
     unreadable = [
         SourceFile(u.path, unanalysed=unanalysed(u.path, f.Broken(u.code, u.message, 1, 1))) for u in listing.unreadable
     ]
@@ -105,20 +105,20 @@ def _names(records: Mapping[str, Record], layout: Layout) -> frozenset[str]:
     return frozenset(found)
 
 
-def _find(request: Scan, paths: list[str], layout: Layout) -> dict[str, Record]:
+def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
     """What is found in each file, from the cache as far as it knows."""
-    root, interest = os.fspath(request.root), _interest(request, layout)
+    root, interest, paths = os.fspath(request.root), _interest(request, layout), listing.files
     job = Job(root, interest, ANNOTATION_KEYWORDS, request.max_file_bytes, request.reference)
     cache = _cache(request, interest)
     if cache is None:
         return Finding(request, layout, job, paths).records
     document = cache.load()
-    unchanged = cache.unchanged(document)
+    unchanged = cache.unchanged(document, listing.watched)
     if request.stdin is not None:
         unchanged.pop(request.stdin[0], None)
     try:
         finding = Finding(request, layout, job, paths, document, unchanged)
-    except (LookupError, TypeError, ValueError, AttributeError):  # facts that no front end wrote
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError):  # facts that no front end wrote
         finding = Finding(request, layout, job, paths)
     if request.stdin is None and (finding.is_new or cache.looked_again):
         cache.store(finding.lasting(), finding.common)

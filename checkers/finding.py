@@ -49,7 +49,8 @@ _HELP = {
 class Finding:
     """One scan: ``records`` by path, in path order, from what is ``unchanged`` since ``document`` was written.
 
-    Raises LookupError, TypeError, ValueError or AttributeError where a record was not written by this program.
+    Raises LookupError, TypeError, ValueError, AttributeError or AssertionError where a record was not written by this
+    program.
     """
 
     def __init__(

@@ -117,12 +117,13 @@ def recall(asked: str, root: str) -> Known | None:
     return Known(status, out, err) if known == asked and now == stamps else None
 
 
-def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp]) -> None:
-    """Remember a run. ``stamps`` are of paths relative to the root, each taken before the path was looked at.
+def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns: int) -> None:
+    """Remember a run that began at ``began_ns``. ``stamps`` are of paths relative to the root, each taken before the
+    path was looked at.
 
     Nothing is kept where a stamp is too young to tell a later change, and where the folder cannot be written.
     """
-    youngest = time.time_ns() - RACY_NS
+    youngest = began_ns - RACY_NS
     if any(changed >= youngest for _, changed, _ in stamps.values()):
         return
     texts = [text.encode("utf-8", "surrogateescape") for text in (asked, known.out, known.err, "\0".join(stamps))]
@@ -168,12 +169,13 @@ def main() -> int:
 
 
 def _main(command: str, arguments: list[str]) -> int:
+    began_ns = time.time_ns()
     asked = key(command, arguments)
     known = None if asked is None else recall(asked, root_of(arguments))
     if known is None:
         from checkers import cli
 
-        return cli.run_command(command, arguments, asked)
+        return cli.run_command(command, arguments, asked, began_ns)
     try:
         sys.stdout.write(known.out)
         sys.stdout.flush()

@@ -97,7 +97,9 @@ class _Interface:
 
     def _binding(self, number: int) -> None:
         binding = self._facts.bindings.get(number)
-        if binding is not None:
+        if binding is None:
+            self._write("builtin" if number == f.BUILTIN else "unknown")
+        else:
             self._write(binding.name)
             self._values([binding.value])
 

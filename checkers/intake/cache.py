@@ -20,13 +20,12 @@ from pathlib import Path
 
 import msgspec
 
+from checkers import warm
 from checkers.facts.summary import Summary
 from checkers.intake.source import Stamp, read
 from checkers.model import SourceFile
-from checkers.warm import FOLDER, RACY_NS, tool
 
-__all__ = ["FOLDER", "NOTHING", "Cache", "Document", "Record", "clear", "prepare", "replace"]
-
+FOLDER = warm.FOLDER
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n"
 
 
@@ -46,7 +45,10 @@ class Record(msgspec.Struct, array_like=True):
 
 
 class Document(msgspec.Struct, array_like=True):
-    """``written`` is a time in ns since 1970; ``asked`` tells for which question it holds."""
+    """``asked`` tells for which question it holds; ``written``, in ns since 1970, when its scan began.
+
+    A file may have changed after it was read, in the same tick of its clock, however long the scan went on.
+    """
 
     asked: str
     written: int
@@ -66,7 +68,8 @@ class Cache:
         self._root = os.fspath(root)
         self._folder = folder
         self._limit = limit
-        self._asked = _digest(f"{tool()}\n{question}")
+        self._began = time.time_ns()
+        self._asked = _digest(f"{warm.tool()}\n{question}")
         self.looked_again = False
         """Whether some content was compared, because its stamp told nothing."""
         self._path = folder / f"{_digest(chr(10).join(asked))}.facts"
@@ -79,33 +82,29 @@ class Cache:
                 return document
         return NOTHING
 
-    def unchanged(self, document: Document) -> dict[str, Record]:
-        """The records of files that are as they were, with the stamps that the files have now."""
+    def unchanged(self, document: Document, stamps: Mapping[str, warm.Stamp]) -> dict[str, Record]:
+        """The records of files that are as they were; ``stamps`` are those that the files have now."""
         found = {}
         for path, record in document.records.items():
-            stamp = self._same(path, record.stamp, document.written)
-            if stamp is not None:
-                record.stamp = stamp
-                found[path] = record
+            if path in stamps and _speaks_of(record.file, path):
+                stamp = self._same(path, record.stamp, stamps[path], document.written)
+                if stamp is not None:
+                    record.stamp = stamp
+                    found[path] = record
         return found
 
-    def _same(self, path: str, stamp: Stamp, written: int) -> Stamp | None:
-        try:
-            status = os.stat(os.path.join(self._root, path))
-        except OSError:
+    def _same(self, path: str, before: Stamp, now: warm.Stamp, written: int) -> Stamp | None:
+        if now[0] != before.size:
             return None
-        if status.st_size != stamp.size:
-            return None
-        same = status.st_mtime_ns == stamp.changed_ns and status.st_mode == stamp.mode
-        if same and stamp.changed_ns < written - RACY_NS:
-            return stamp
+        if now == (before.size, before.changed_ns, before.mode) and before.changed_ns < written - warm.RACY_NS:
+            return before
         self.looked_again = True
-        now = read(self._root, path, self._limit)[1]
-        return now if now.digest == stamp.digest else None
+        stamp = read(self._root, path, self._limit)[1]
+        return stamp if stamp.digest == before.digest else None
 
     def store(self, records: Mapping[str, Record], common: Sequence[str]) -> None:
         """Keep what is known. A folder that cannot be written costs the next run its head start, and nothing else."""
-        document = Document(self._asked, time.time_ns(), dict(records), tuple(common))
+        document = Document(self._asked, self._began, dict(records), tuple(common))
         with contextlib.suppress(OSError, ValueError, OverflowError, RecursionError):
             data = msgspec.msgpack.encode(document)
             prepare(self._folder)
@@ -116,6 +115,14 @@ def clear(folder: Path) -> None:
     """Remove a cache folder, if it is one of ours."""
     if (folder / "CACHEDIR.TAG").is_file() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _speaks_of(file: SourceFile | None, path: str) -> bool:
+    """Whether what was found is of that very file: a report shows lines of the files that it names."""
+    if file is None:
+        return True
+    told = (*file.sites, *file.uses, *((file.unanalysed,) if file.unanalysed is not None else ()))
+    return file.path == path and all(one.path == path for one in told)
 
 
 def _digest(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,33 @@ def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
     write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
     assert {file.path for file in whole.files} == FILES.keys()
+
+
+def test_a_record_that_speaks_of_another_file_is_passed_over(kept: Tree, project: Path) -> None:
+    """A report shows lines of the files that it names."""
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    document = msgspec.msgpack.decode(file.read_bytes(), type=cache.Document)
+    honest = document.records["a.py"].file
+    assert honest is not None
+    (site,) = honest.sites
+    document.records["a.py"].file = replace(honest, sites=(replace(site, path="../elsewhere.py"),))
+    file.write_bytes(msgspec.msgpack.encode(document))
+    assert told(scan(project)) == told(kept)
+
+
+def test_what_was_written_while_the_scan_went_on_is_looked_at_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_ns: list[int] = []
+
+    def analyse_files(job: pipeline.Job, paths: Sequence[str], *rest: Any) -> Iterator[pipeline.Answer]:
+        read_ns.append(time.time_ns())
+        return pipeline.analyse_files(job, paths, *rest)
+
+    monkeypatch.setattr(finding, "analyse_files", analyse_files)
+    scan(project)
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    assert msgspec.msgpack.decode(file.read_bytes(), type=cache.Document).written <= read_ns[0]
 
 
 def test_another_way_of_asking_is_another_cache(kept: Tree, project: Path) -> None:

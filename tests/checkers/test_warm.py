@@ -172,3 +172,13 @@ def test_what_nobody_asks_for_any_more_is_removed(project: Path) -> None:
     run(project, "--quiet")
     (left,) = (project / warm.FOLDER).glob("*.run")
     assert left != memory
+
+
+def test_a_file_that_changed_as_the_run_began_is_not_trusted_however_long_it_took(project: Path) -> None:
+    began_ns = time.time_ns() - 60_000_000_000
+    known = warm.Known(0, "told\n", "")
+    young = {"src/app.py": (1, began_ns - warm.RACY_NS, 0)}
+    warm.keep("asked", str(project), known, young, began_ns)
+    assert not list((project / warm.FOLDER).glob("*.run"))
+    warm.keep("asked", str(project), known, {"src/app.py": (1, began_ns - warm.RACY_NS - 1, 0)}, began_ns)
+    assert len(list((project / warm.FOLDER).glob("*.run"))) == 1
