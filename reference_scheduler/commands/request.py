@@ -188,7 +188,8 @@ def _needs(kind: str, need: tuple[str, ...], exclusive: tuple[str, ...]) -> Reso
 
 def _amount(text: str) -> tuple[str, int]:
     name, _, amount = text.partition("=")
-    if name not in Resources._fields or not (amount.isascii() and amount.isdigit() and int(amount) <= MAX_QUANTITY):
+    is_number = amount.isascii() and amount.isdigit() and len(amount) <= len(str(MAX_QUANTITY))
+    if name not in Resources._fields or not is_number or int(amount) > MAX_QUANTITY:
         names = ", ".join(Resources._fields)
         raise Stopped(f"--need: needs NAME=N, with a name of {names} and N up to {MAX_QUANTITY}, got {text!r}", USAGE)
     return name, int(amount)

@@ -70,6 +70,7 @@ def test_what_is_not_said_is_left_to_the_kind() -> None:
     [
         (["--need", "cpu=1", "x"], "--need: needs NAME=N, with a name of cpu_weight, "),
         (["--need", "cpu_weight=-1", "x"], "--need: needs NAME=N, with a name of cpu_weight, "),
+        (["--need", "cpu_weight=" + "9" * 5000, "x"], "--need: needs NAME=N, with a name of cpu_weight, "),
         (["--retry-pause", "1", "x"], "--retry-pause: only has a meaning with --retries\n"),
         (["--retries", "1000", "x"], "Invalid value for '--retries': 1000 is not in the range 0<=x<=999"),
         (
