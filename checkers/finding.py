@@ -109,6 +109,9 @@ class Finding:
                 seen_by[other].append(path)
         affected = set(stale)
         todo = [path for path in stale if _interface(before[path]) != _interface(self.records[path])]
+        for path in affected.difference(todo):
+            # Who looked through it is not resolved again, and what they found there still hangs on the files behind it.
+            self.records[path].reaches = before[path].reaches
         while todo:
             new = [path for path in seen_by[todo.pop()] if path not in affected]
             affected.update(new)

@@ -234,6 +234,33 @@ def test_only_what_a_change_can_concern_is_resolved_again(
     assert found == told(engine.scan(engine.Scan(chain, jobs=1)))
 
 
+@pytest.mark.parametrize(
+    ("between", "use"),
+    [
+        ("from base import launch\n", "import middle\nmiddle.launch('x')\n"),
+        ("from base import *\n", "from middle import *\nlaunch('x')\n"),
+        ("import base\n", "import middle\nmiddle.base.launch('x')\n"),
+        ("import base\n\ndef given() -> base.Held: ...\n", "import middle\nmiddle.given().launch('x')\n"),
+        ("import base\n\nclass Made(base.Held):\n    pass\n", "import middle\nmiddle.Made().launch('x')\n"),
+    ],
+)
+def test_what_is_behind_a_file_is_remembered_when_the_file_itself_is_read_again(
+    chain: Path, between: str, use: str
+) -> None:
+    """It uses nothing of what it passes on, so that resolving it alone looks behind nothing."""
+    base = "import subprocess\n\nlaunch = subprocess.run\n\nclass Held:\n    launch = subprocess.run\n"
+    for name, text in {"base.py": base, "middle.py": between, "use.py": use}.items():
+        write(chain / name, text, OLD + 5)
+    scan(chain)
+    for later in (6, 7):
+        write(chain / "middle.py", "\n" * later + between, OLD + later)
+        scan(chain)
+    write(chain / "base.py", base.replace(".run", ".call"), OLD + 8)
+    found = scan(chain)
+    assert [site.api for file in found.files for site in file.sites if site.path == "use.py"] == ["subprocess.call"]
+    assert told(found) == told(engine.scan(engine.Scan(chain, jobs=1)))
+
+
 def test_an_unsaved_buffer_is_resolved_alone_and_not_kept(chain: Path, resolved: list[str]) -> None:
     buffer = ("use.py", b"import middle\nmiddle.launch('x')\nmiddle.plain()\n")
     asked = engine.Scan(chain, paths=("use.py",), jobs=1, stdin=buffer, cache=chain / cache.FOLDER)
