@@ -25,6 +25,7 @@ import click
 from checkers import codes, config, engine, warm
 from checkers.config import Request
 from checkers.engine import LayoutError
+from checkers.intake.cache import is_foreign
 from checkers.manifests import ROLLOUTS, ManifestError
 from checkers.model import ApiKind, Tier, Tree
 from checkers.progress import Bar, is_watched
@@ -350,6 +351,7 @@ def _request(
     *,
     paths: tuple[str, ...],
     root: Path | None,
+    cache_dir: Path | None,
     stdin_filename: str | None,
     kind: Any,
     tier: Any,
@@ -362,10 +364,13 @@ def _request(
         raise click.UsageError(
             f"--stdin-filename: {stdin_filename or 'an empty name'} is no file: name the file edited"
         )
+    if cache_dir is not None and is_foreign(cache_dir):
+        raise click.UsageError(f"--cache-dir: {cache_dir} holds other things: name a new folder, or an empty one")
     found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
     return Request(
         root=found,
         paths=config.select(found, paths),
+        cache_dir=cache_dir,
         stdin_filename=None if stdin_filename is None else config.below_root(found, stdin_filename),
         kinds=frozenset(map(ApiKind, kind)),
         tiers=frozenset(map(Tier, tier)),

@@ -10,9 +10,9 @@ passed over and written anew. It is replaced atomically, so that runs side by si
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,14 @@ from checkers.intake.source import Stamp, read
 from checkers.model import SourceFile
 
 FOLDER = warm.FOLDER
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n"
+_TAG = "CACHEDIR.TAG"
+_SELF_DESCRIPTION = {
+    _TAG: b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n",
+    ".gitignore": b"*\n",
+}
+_UNFINISHED = ".tmp-"
+_KEPT = (f"{_UNFINISHED}*", "*.facts", "*.run", "*.run.*")
+"""Names of what a cache keeps, or would have."""
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -112,9 +119,32 @@ class Cache:
 
 
 def clear(folder: Path) -> None:
-    """Remove a cache folder, if it is one of ours."""
-    if (folder / "CACHEDIR.TAG").is_file() and not folder.is_symlink():
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove what a cache folder of ours holds, and the folder when nothing else is in it."""
+    if folder.is_symlink() or not _describes_itself(folder, _TAG):
+        return
+    with contextlib.suppress(OSError):
+        ours = [path for path in folder.iterdir() if any(map(path.match, _KEPT))]
+        ours += [folder / name for name in reversed(_SELF_DESCRIPTION) if _describes_itself(folder, name)]
+        for path in ours:
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether a folder holds other things than a cache of ours: none to be hidden from git as a whole."""
+    if folder.name == FOLDER or _describes_itself(folder, _TAG):
+        return False
+    try:
+        return not all(any(map(path.match, (*_KEPT, *_SELF_DESCRIPTION))) for path in folder.iterdir())
+    except OSError:
+        return False  # there is none yet, or none that could be written
+
+
+def _describes_itself(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).read_bytes() == _SELF_DESCRIPTION[name]
+    except OSError:
+        return False
 
 
 def _speaks_of(file: SourceFile | None, path: str) -> bool:
@@ -130,16 +160,18 @@ def _digest(text: str) -> str:
 
 
 def prepare(folder: Path) -> None:
-    """Make a cache folder that version control and backups pass over. Raises OSError."""
+    """Make a cache folder that version control and backups pass over. Raises OSError, also for a foreign folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("CACHEDIR.TAG", _TAG), (".gitignore", "*\n")):
+    if is_foreign(folder):
+        raise OSError(errno.ENOTEMPTY, "the folder holds other things", os.fspath(folder))
+    for name, data in _SELF_DESCRIPTION.items():
         if not (folder / name).exists():
-            replace(folder / name, text.encode())
+            replace(folder / name, data)
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file, whole or not at all. Raises OSError."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

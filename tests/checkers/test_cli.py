@@ -565,6 +565,24 @@ def test_a_terminal_gets_colour(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--clear-cache",)])
+@pytest.mark.parametrize("folder", [".", "manifests", "../project"])
+def test_a_cache_is_kept_in_no_folder_that_holds_other_things(
+    project: Project, ownership: Command, folder: str, options: tuple[str, ...]
+) -> None:
+    """It would be ignored as a whole, and the whole of it cleared."""
+    root = project({OWNERSHIP: "version = 1\n", "a.py": RUN})
+    before = sorted(root.rglob("*"))
+    why = f"--cache-dir: {folder} holds other things: name a new folder, or an empty one"
+    told = f"error: {why}; see check-ownership --help\n"
+    assert ownership("--cache-dir", folder, *options) == (2, "", told)
+    assert sorted(root.rglob("*")) == before
+    (root / "empty").mkdir()
+    for given in ("empty", "empty", "new/folder"):
+        assert ownership("--cache-dir", given, *options)[0] == 1
+        assert list((root / given).glob("*.facts"))
+
+
 def test_output_file(project: Project, ownership: Command) -> None:
     folder = project({OWNERSHIP: "version = 1\n", "a.py": RUN})
     expected = ownership("--output-format", "json")[1]

@@ -179,6 +179,40 @@ def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> 
     assert (project / "a.py").exists()
 
 
+@pytest.mark.parametrize("held", ["a.py", "inner/a.py", ".git/HEAD"])
+def test_a_folder_that_holds_other_things_is_neither_hidden_nor_cleared(tmp_path: Path, held: str) -> None:
+    (tmp_path / held).parent.mkdir(exist_ok=True)
+    write(tmp_path / held, FILES["a.py"])
+    before = sorted(tmp_path.rglob("*"))
+    found = engine.scan(engine.Scan(tmp_path, jobs=1, cache=tmp_path))
+    assert told(found) == told(engine.scan(engine.Scan(tmp_path, jobs=1)))
+    cache.clear(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_only_what_is_of_the_cache_is_cleared(project: Path) -> None:
+    folder = project / "own"
+    engine.scan(engine.Scan(project, jobs=1, cache=folder))
+    for name in ("0.run", "0.run.17", ".tmp-0", "notes"):
+        (folder / name).touch()
+    (folder / ".gitignore").write_text("notes\n", encoding="utf-8")
+    cache.clear(folder)
+    assert {path.name for path in folder.iterdir()} == {"notes", ".gitignore"}
+    assert cache.is_foreign(folder)
+    (folder / "notes").unlink()
+    assert not cache.is_foreign(folder)
+
+
+def test_another_tools_cache_is_not_cleared(project: Path) -> None:
+    folder = project / "target"
+    folder.mkdir()
+    tag = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by cargo.\n"
+    (folder / "CACHEDIR.TAG").write_text(tag, encoding="utf-8")
+    (folder / "0.run").touch()
+    cache.clear(folder)
+    assert {path.name for path in folder.iterdir()} == {"CACHEDIR.TAG", "0.run"}
+
+
 def test_a_folder_that_cannot_be_written_costs_nothing(project: Path) -> None:
     (project / cache.FOLDER).write_text("in the way", encoding="utf-8")
     assert scan(project).files
