@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from checkers.warm import Stamp
+
 
 class ApiKind(StrEnum):
     """What kind of work a governed API starts."""
@@ -208,8 +210,8 @@ class Tree:
     """``path\\0name`` for each fully qualified first-party name that a file calls and the caller asked to watch."""
     passed_over: tuple[str, ...] = ()
     """Paths that were asked for and hold nothing to analyse."""
-    watched: Mapping[str, tuple[int, int, int]] = field(default_factory=dict, compare=False)
-    """Size, time of change in ns and mode of every file and folder that was looked at, from before that."""
+    watched: Mapping[str, Stamp] = field(default_factory=dict, compare=False)
+    """The stamp of every file and folder that was looked at, from before that."""
 
 
 @dataclass(frozen=True, slots=True)

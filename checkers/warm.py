@@ -24,8 +24,15 @@ _UNKNOWABLE = ("--cache-dir", "--clear-cache", "--no-cache", "--output-file", "-
 """Options under which a run does more, or other, than print what the tree gives."""
 _ENVIRONMENT = ("NO_COLOR", "TERM", "PYTHONIOENCODING")
 
-Stamp = tuple[int, int, int]
-"""Size in bytes, time of change in ns, mode."""
+_63_BITS = 2**63 - 1
+
+Stamp = tuple[int, int, int, int, int]
+"""Size in bytes, times of change of the content and of anything at all in ns, inode, mode.
+
+Of the two times only the first can be set: copies, archives and ``touch`` do, and give another content an old time.
+"""
+NOTHING: Stamp = (-1, 0, 0, 0, 0)
+"""The stamp of a path where nothing is."""
 
 
 class Known:
@@ -38,12 +45,26 @@ class Known:
 
 
 def stamp(path: str) -> Stamp:
-    """The stamp of a file or folder, links followed; of nothing where there is none."""
+    """The stamp of a file or folder, links followed as far as they lead somewhere."""
     try:
-        status = os.stat(path)
+        return stamp_of(os.stat(path))
     except (OSError, ValueError):
-        return -1, 0, 0
-    return status.st_size, status.st_mtime_ns, status.st_mode
+        pass
+    try:
+        return stamp_of(os.lstat(path))
+    except (OSError, ValueError):
+        return NOTHING
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp that a status gives."""
+    inode = status.st_ino & _63_BITS  # there are file systems that use all 64
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode, status.st_mode
+
+
+def is_settled(one: Stamp, began_ns: int) -> bool:
+    """Whether what has this stamp in a run that began then cannot change any more without getting another one."""
+    return max(one[1], one[2]) < began_ns - RACY_NS
 
 
 def find_root(start: str) -> str:
@@ -109,12 +130,14 @@ def recall(asked: str, root: str) -> Known | None:
         known, out, err, paths = texts
         stamps = array("q")
         stamps.frombytes(rest)
-    except (OSError, ValueError, EOFError):
+        if known != asked:
+            return None
+        now = array("q")
+        for path in paths.split("\0"):
+            now.extend(stamp(os.path.join(root, path)))
+    except (OSError, ValueError, EOFError, OverflowError):
         return None
-    now = array("q")
-    for path in paths.split("\0"):
-        now.extend(stamp(os.path.join(root, path)))
-    return Known(status, out, err) if known == asked and now == stamps else None
+    return Known(status, out, err) if now == stamps else None
 
 
 def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns: int) -> None:
@@ -123,8 +146,7 @@ def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns
 
     Nothing is kept where a stamp is too young to tell a later change, and where the folder cannot be written.
     """
-    youngest = began_ns - RACY_NS
-    if any(changed >= youngest for _, changed, _ in stamps.values()):
+    if not all(is_settled(one, began_ns) for one in stamps.values()):
         return
     texts = [text.encode("utf-8", "surrogateescape") for text in (asked, known.out, known.err, "\0".join(stamps))]
     numbers = " ".join(map(str, (known.status, *map(len, texts))))

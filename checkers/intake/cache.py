@@ -101,9 +101,9 @@ class Cache:
         return found
 
     def _same(self, path: str, before: Stamp, now: warm.Stamp, written: int) -> Stamp | None:
-        if now[0] != before.size:
+        if now[0] != before.status[0] or now == warm.NOTHING:
             return None
-        if now == (before.size, before.changed_ns, before.mode) and before.changed_ns < written - warm.RACY_NS:
+        if now == before.status and warm.is_settled(now, written):
             return before
         self.looked_again = True
         stamp = read(self._root, path, self._limit)[1]

@@ -11,6 +11,7 @@ import tokenize
 
 import msgspec
 
+from checkers import warm
 from checkers.facts.model import Broken
 from checkers.lines import line_at, split_lines
 
@@ -26,12 +27,9 @@ _LEXEME = re.compile(
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """By what a file is known again: size in bytes, time of change in ns, mode, and a digest of what was read of it."""
+    """By what a file is known again: its status, and a digest of what was read of it."""
 
-    size: int = -1
-    """-1 where there was nothing to stat."""
-    changed_ns: int = 0
-    mode: int = 0
+    status: warm.Stamp = warm.NOTHING
     digest: bytes = b""
 
 
@@ -65,9 +63,7 @@ def stamp_of(data: bytes | Broken, status: os.stat_result | None = None) -> Stam
     """The stamp of what was read; without ``status`` for bytes that come from no file."""
     content = repr(data).encode() if isinstance(data, Broken) else data
     digest = hashlib.blake2b(content, digest_size=16).digest()
-    if status is None:
-        return Stamp(digest=digest)
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_mode, digest)
+    return Stamp(warm.NOTHING if status is None else warm.stamp_of(status), digest)
 
 
 def too_large(size: int, limit: int) -> Broken:

@@ -103,6 +103,15 @@ def test_a_change_within_the_tick_of_the_cache_is_seen(project: Path) -> None:
     assert not [site for file in scan(project).files for site in file.sites if site.path == "a.py"]
 
 
+def test_a_change_that_keeps_size_and_time_is_seen(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an archive, ``cp -p``, ``rsync -t`` or ``touch -d`` leave it."""
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 60_000_000_000)
+    kept = scan(project)
+    write(project / "a.py", FILES["a.py"].replace(".run", ".Run"))
+    assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1))) != told(kept)
+
+
 def test_a_file_that_is_gone_is_gone(kept: Tree, project: Path) -> None:
     (project / "b.py").unlink()
     assert "b.py" not in [file.path for file in scan(project).files]

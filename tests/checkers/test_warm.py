@@ -14,6 +14,14 @@ import pytest
 from checkers import warm
 
 OLD_NS = time.time_ns() - 60_000_000_000
+LATER = """
+import sys, time
+now_ns = time.time_ns
+time.time_ns = lambda: now_ns() + 60_000_000_000
+from checkers.warm import main
+sys.exit(main())
+"""
+"""``python -m checkers``, begun a minute after the last change: what is younger is not trusted."""
 SOURCE = "import subprocess\n\n\ndef go():\n    subprocess.run(['x'])\n"
 MANIFEST = """version = 1
 [[owner]]
@@ -37,20 +45,13 @@ def project(tmp_path: Path) -> Path:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     run(root)  # makes the cache's folder
-    age(root)
     return root
 
 
-def age(root: Path) -> None:
-    for folder, names, files in os.walk(root, topdown=False):
-        if Path(folder).name != warm.FOLDER:
-            for name in [*names, *files]:
-                os.utime(Path(folder, name), ns=(OLD_NS, OLD_NS))
-    os.utime(root, ns=(OLD_NS, OLD_NS))
-
-
-def run(root: Path, *options: str, python: tuple[str, ...] = (), **how: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *python, "-m", "checkers", "ownership", "--list-sites", *options]
+def run(
+    root: Path, *options: str, python: tuple[str, ...] = (), start: tuple[str, ...] = ("-c", LATER), **how: object
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *python, *start, "ownership", "--list-sites", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     given = {"cwd": root, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.run(command, text=True, check=False, timeout=120, **given)  # type: ignore[call-overload,no-any-return]
@@ -92,9 +93,33 @@ def folder_added(root: Path) -> None:
     (root / "lib/new.py").write_text(SOURCE, encoding="utf-8")
 
 
+def at_the_same_time(path: str, text: str) -> Callable[[Path], object]:
+    """As an archive, ``cp -p``, ``rsync -t`` or ``touch -d`` leave it."""
+
+    def change(root: Path) -> None:
+        folder, file = (root / path).parent, root / path
+        before = [(one, one.stat().st_mtime_ns) for one in (file, folder) if one.exists()]
+        file.write_text(text, encoding="utf-8")
+        for one, changed_ns in before:
+            os.utime(one, ns=(changed_ns, changed_ns))
+
+    return change
+
+
+def put_in_its_place(root: Path) -> None:
+    changed_ns = (root / "src/app.py").stat().st_mtime_ns
+    (root / "src/other.txt").write_text(SOURCE.replace(".run", ".Run"), encoding="utf-8")
+    os.utime(root / "src/other.txt", ns=(changed_ns, changed_ns))
+    (root / "src/other.txt").replace(root / "src/app.py")
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "another call": edited("src/app.py", SOURCE.replace("run", "call")),
     "as many bytes": edited("src/app.py", SOURCE.replace(".run", ".Run")),
+    "as many bytes at the same time": at_the_same_time("src/app.py", SOURCE.replace(".run", ".Run")),
+    "another file in its place": put_in_its_place,
+    "a new file in a folder of the same time": at_the_same_time("src/new.py", SOURCE),
+    "in the far future": lambda root: os.utime(root / "src/app.py", (2**33, 2**33)),
     "a new file": edited("src/new.py", SOURCE),
     "a new folder": folder_added,
     "a file gone": lambda root: (root / "src/app.py").unlink(),
@@ -137,8 +162,9 @@ def test_what_is_asked_is_part_of_the_question(project: Path) -> None:
 
 def test_a_file_too_young_to_be_trusted_is_looked_at_again(project: Path) -> None:
     (project / "src/app.py").write_text(SOURCE, encoding="utf-8")
-    run(project)
+    run(project, start=("-m", "checkers"))
     assert not is_recalled(project)
+    assert is_recalled(project)
 
 
 @pytest.mark.parametrize(
@@ -174,11 +200,33 @@ def test_what_nobody_asks_for_any_more_is_removed(project: Path) -> None:
     assert left != memory
 
 
-def test_a_file_that_changed_as_the_run_began_is_not_trusted_however_long_it_took(project: Path) -> None:
-    began_ns = time.time_ns() - 60_000_000_000
+@pytest.mark.parametrize("young", [(1, 0), (0, 1), (1, 1)])
+def test_a_file_that_changed_as_the_run_began_is_not_trusted_however_long_it_took(
+    tmp_path: Path, young: tuple[int, int]
+) -> None:
+    (tmp_path / warm.FOLDER).mkdir()
+    began_ns = time.time_ns()
     known = warm.Known(0, "told\n", "")
-    young = {"src/app.py": (1, began_ns - warm.RACY_NS, 0)}
-    warm.keep("asked", str(project), known, young, began_ns)
-    assert not list((project / warm.FOLDER).glob("*.run"))
-    warm.keep("asked", str(project), known, {"src/app.py": (1, began_ns - warm.RACY_NS - 1, 0)}, began_ns)
-    assert len(list((project / warm.FOLDER).glob("*.run"))) == 1
+    for late, kept in (young, 0), ((0, 0), 1):
+        content_ns, status_ns = (began_ns - warm.RACY_NS - 1 + one for one in late)
+        warm.keep("asked", str(tmp_path), known, {"src/app.py": (1, content_ns, status_ns, 0, 0)}, began_ns)
+        assert len(list((tmp_path / warm.FOLDER).iterdir())) == kept
+
+
+def test_an_inode_of_all_64_bits_is_one_like_any_other(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = os.stat_result((0o100644, 2**64 - 2, 1, 1, 0, 0, 5, 0, 0, 0), {"st_mtime_ns": 1, "st_ctime_ns": 1})
+    began_ns = time.time_ns()
+    warm.keep("asked", str(project), warm.Known(0, "told\n", ""), {"src/app.py": warm.stamp_of(status)}, began_ns)
+    monkeypatch.setattr(os, "stat", lambda path: status)
+    known = warm.recall("asked", str(project))
+    assert known is not None
+    assert known.out == "told\n"
+
+
+def test_a_link_that_leads_nowhere_is_not_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "link")
+    assert warm.stamp(path) == warm.NOTHING
+    (tmp_path / "link").symlink_to("gone")
+    assert warm.stamp(path) == warm.stamp_of((tmp_path / "link").lstat()) != warm.NOTHING
+    (tmp_path / "gone").touch()
+    assert warm.stamp(path) == warm.stamp_of((tmp_path / "gone").stat())
