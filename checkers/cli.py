@@ -127,7 +127,7 @@ def _serve(check: Check, request: Request, asked: str | None, began_ns: int) -> 
         return 0
     log = Log()
     today = datetime.now().astimezone().date()
-    stamps = _manifest_stamps(check, request)
+    watched = {os.path.abspath(path): warm.stamp(path) for path in request.given}  # noqa: PTH100 - follows no links
     trees: list[Tree] = []
 
     def find(scan: engine.Scan) -> Tree:
@@ -136,7 +136,7 @@ def _serve(check: Check, request: Request, asked: str | None, began_ns: int) -> 
 
     with Bar() as bar:
         progress = bar if is_watched() and not request.quiet else None
-        report = run(check, request, _standard_input(request), today, log, find)
+        report = run(check, request, _standard_input(request), today, log, find, watched)
     with log.stage("report"):
         text = FORMATS[request.output_format](report, _look(request))
     _deliver(text, request)
@@ -147,18 +147,12 @@ def _serve(check: Check, request: Request, asked: str | None, began_ns: int) -> 
     (tree,) = trees
     if asked is not None and _is_lasting(tree):
         known = warm.Known(report.status, fitted(text, sys.stdout.encoding), warnings)
-        warm.keep(asked, os.fspath(request.root), known, {**tree.watched, **stamps}, began_ns)
+        warm.keep(asked, os.fspath(request.root), known, {**tree.watched, **watched}, began_ns)
     return report.status
 
 
 def _is_lasting(tree: Tree) -> bool:
     return all(file.unanalysed is None or file.unanalysed.code in _LASTING for file in tree.files)
-
-
-def _manifest_stamps(check: Check, request: Request) -> dict[str, warm.Stamp]:
-    named = () if request.manifest is None else (os.fspath(config.absolute(request.manifest)),)
-    paths = check.manifest, "pyproject.toml", *named
-    return {path: warm.stamp(os.fspath(request.root / path)) for path in paths}
 
 
 def _warnings(report: Report) -> str:
@@ -369,6 +363,7 @@ def _request(
     found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
     return Request(
         root=found,
+        given=paths,
         paths=config.select(found, paths),
         cache_dir=cache_dir,
         stdin_filename=None if stdin_filename is None else config.below_root(found, stdin_filename),

@@ -18,6 +18,8 @@ class Request:
     root: Path
     paths: tuple[str, ...] = ()
     """Selected paths relative to the root, ``../`` first where they lie outside; empty: the whole tree."""
+    given: tuple[str, ...] = ()
+    """These paths as they were given: from the working directory, perhaps by way of links."""
     manifest: Path | None = None
     output_format: str = "text"
     output_file: Path | None = None

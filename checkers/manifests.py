@@ -22,6 +22,7 @@ from typing import TypeVar
 from checkers.annotations import EXECUTION_OWNERSHIP
 from checkers.catalog import Catalog, Entry, Form
 from checkers.codes import CODES
+from checkers.config import absolute
 from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, Finding, PathSet, Selection, Tier
 from checkers.targets import name_matches
 from checkers.toml_fields import (
@@ -52,6 +53,7 @@ from checkers.toml_fields import (
     suggestion,
 )
 from checkers.toml_places import Keys, Places
+from checkers.warm import Stamp, stamp
 
 __all__ = [
     "MAX_MANIFEST_BYTES",
@@ -394,28 +396,48 @@ _BYPASS = _File(
 )
 
 
-def load_ownership(root: Path, file: Path | None) -> OwnershipManifest:
-    """The ownership manifest of the project at ``root``, or the one in ``file``. Raises ManifestError."""
-    manifest = ownership_from_text(*_find(root, file, _OWNERSHIP))
+def load_ownership(root: Path, file: Path | None, watched: dict[str, Stamp] | None = None) -> OwnershipManifest:
+    """The ownership manifest of the project at ``root``, or the one in ``file``.
+
+    ``watched`` is given the stamp of every path that is looked at, taken before. Raises ManifestError.
+    """
+    looked = _Looked(root, {} if watched is None else watched)
+    manifest = ownership_from_text(*_find(looked, file, _OWNERSHIP))
     boundaries = manifest.boundaries
-    _check_folders(manifest, root, (*boundaries.finite, *boundaries.typed_argv) if boundaries else ())
+    _check_folders(manifest, looked, (*boundaries.finite, *boundaries.typed_argv) if boundaries else ())
     return manifest
 
 
-def load_bypass(root: Path, file: Path | None) -> BypassManifest:
-    """The bypass manifest of the project at ``root``, or the one in ``file``. Raises ManifestError."""
-    manifest = bypass_from_text(*_find(root, file, _BYPASS))
-    _check_folders(manifest, root, _placed(manifest, "scheduler", manifest.scheduler))
+def load_bypass(root: Path, file: Path | None, watched: dict[str, Stamp] | None = None) -> BypassManifest:
+    """The bypass manifest of the project at ``root``, or the one in ``file``; see :func:`load_ownership`."""
+    looked = _Looked(root, {} if watched is None else watched)
+    manifest = bypass_from_text(*_find(looked, file, _BYPASS))
+    _check_folders(manifest, looked, _placed(manifest, "scheduler", manifest.scheduler))
     return manifest
 
 
-def _find(root: Path, file: Path | None, wanted: _File) -> tuple[str, str, Keys]:
+@dataclass(frozen=True)
+class _Looked:
+    """What below the project's ``root`` was looked at."""
+
+    root: Path
+    watched: dict[str, Stamp]
+
+    def at(self, path: str) -> Path:
+        """The path, which is about to be looked at."""
+        full = self.root / path
+        self.watched[path] = stamp(os.fspath(full))
+        return full
+
+
+def _find(looked: _Looked, file: Path | None, wanted: _File) -> tuple[str, str, Keys]:
     """Text, shown path and base keys of a manifest."""
     base = ("tool", "spawngate", wanted.name)
     if file is not None:
         held = base if file.name == "pyproject.toml" else ()
-        return _text(file, shown := _shown(file, root)), shown, held
-    default, pyproject = root / wanted.default, root / "pyproject.toml"
+        shown = _shown(file, looked.root)
+        return _text(looked.at(os.fspath(absolute(file))), shown), shown, held
+    default, pyproject = looked.at(wanted.default), looked.at("pyproject.toml")
     declared = _declared(pyproject, base, strict=not os.path.lexists(default))
     if os.path.lexists(default):
         if declared not in (None, wanted.default):
@@ -423,7 +445,7 @@ def _find(root: Path, file: Path | None, wanted: _File) -> tuple[str, str, Keys]
             raise ManifestError("pyproject.toml", what, key=".".join(base), help="keep one of the two")
         return _text(default, wanted.default), wanted.default, ()
     if isinstance(declared, str):
-        return _text(root / declared, declared), declared, ()
+        return _text(looked.at(declared), declared), declared, ()
     if declared is not None:
         return _text(pyproject, "pyproject.toml"), "pyproject.toml", base
     raise ManifestError(
@@ -496,15 +518,15 @@ def _text(file: Path, path: str) -> str:
         raise ManifestError(path, "not UTF-8, which TOML has to be", line=line) from None
 
 
-def _check_folders(manifest: Manifest, root: Path, placed: Iterable[Value[str]]) -> None:
+def _check_folders(manifest: Manifest, looked: _Looked, placed: Iterable[Value[str]]) -> None:
     """Roots exist; a folder among the paths ends in ``/``, for without it would hold nothing."""
     for index, path in enumerate(manifest.roots):
-        if not (root / path).is_dir():
+        if not looked.at(path).is_dir():
             at = manifest.at.child("roots").child(index)
-            at.refuse(f"there is no folder `{printable(path)}`", suggestion(path, _folders(root)))
+            at.refuse(f"there is no folder `{printable(path)}`", suggestion(path, _folders(looked.root)))
     for value in (*_placed(manifest, "tests", manifest.tests), *placed):
         path = value.value
-        if not path.endswith("/") and "*" not in path and (root / path).is_dir():
+        if not path.endswith("/") and "*" not in path and looked.at(path).is_dir():
             value.at.refuse(f"`{printable(path)}` is a folder", f"write `{printable(path)}/`")
 
 

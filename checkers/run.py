@@ -19,6 +19,7 @@ from checkers.report import ListedSite, Report, UnanalysedFile
 from checkers.report.source import ProjectSource
 from checkers.rules import Judgement, bypass, ownership
 from checkers.targets import is_chain, target_matches
+from checkers.warm import Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Check:
     name: str
     summary: str
     manifest: str
-    load: Callable[[Path, Path | None], Manifest]
+    load: Callable[[Path, Path | None, dict[str, Stamp]], Manifest]
     judge: Callable[..., Judgement]
 
     @property
@@ -75,14 +76,16 @@ def run(
     today: date,
     log: Log,
     find: Callable[[engine.Scan], Tree] = engine.scan,
+    watched: dict[str, Stamp] | None = None,
 ) -> Report:
     """Scan, judge and report.
 
     ``stdin`` is the text that stands for ``request.stdin_filename``; ``find`` makes the scan that the request amounts
-    to, and may say how (progress, executor). Raises ManifestError and LayoutError.
+    to, and may say how (progress, executor); ``watched`` is given the stamps of what the manifest hangs on. Raises
+    ManifestError and LayoutError.
     """
     with log.stage("manifest"):
-        manifest = _manifest(check, request)
+        manifest = _manifest(check, request, {} if watched is None else watched)
     selection = _selection(request, manifest)
     scan = _scan(request, manifest, selection, stdin)
     with log.stage("scan"):
@@ -94,10 +97,10 @@ def run(
     return _report(check, request, manifest, tree, selection, judgement, source)
 
 
-def _manifest(check: Check, request: Request) -> Manifest | None:
+def _manifest(check: Check, request: Request, watched: dict[str, Stamp]) -> Manifest | None:
     """The manifest; None where sites are only listed and the project has none."""
     try:
-        return check.load(request.root, request.manifest)
+        return check.load(request.root, request.manifest, watched)
     except manifests.ManifestError as error:
         if request.list_sites and request.manifest is None and _is_missing(check, request, error):
             return None

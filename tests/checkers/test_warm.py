@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -49,17 +50,22 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(
-    root: Path, *options: str, python: tuple[str, ...] = (), start: tuple[str, ...] = ("-c", LATER), **how: object
+    root: Path,
+    *options: str,
+    check: str = "ownership",
+    python: tuple[str, ...] = (),
+    start: tuple[str, ...] = ("-c", LATER),
+    **how: object,
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *python, *start, "ownership", "--list-sites", *options]
+    command = [sys.executable, *python, *start, check, "--list-sites", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     given = {"cwd": root, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.run(command, text=True, check=False, timeout=120, **given)  # type: ignore[call-overload,no-any-return]
 
 
-def is_recalled(root: Path, *options: str) -> bool:
+def is_recalled(root: Path, *options: str, check: str = "ownership") -> bool:
     """Whether a run knew its answer; one that does imports no parser of options."""
-    return "checkers.cli" not in run(root, *options, python=("-X", "importtime")).stderr
+    return "checkers.cli" not in run(root, *options, check=check, python=("-X", "importtime")).stderr
 
 
 def test_a_second_run_imports_nothing_and_prints_the_same(project: Path) -> None:
@@ -139,6 +145,72 @@ def test_every_change_is_seen(project: Path, change: Callable[[Path], object]) -
     change(project)
     found, right = run(project), run(project, "--no-cache")
     assert (found.returncode, found.stdout, found.stderr) == (right.returncode, right.stdout, right.stderr)
+
+
+NAMED = {
+    "a root is gone": ('roots = ["hidden/inner"]', lambda root: shutil.rmtree(root / "hidden/inner")),
+    "a root is a file": ('roots = ["hidden/inner"]', lambda root: replaced_by_a_file(root / "hidden/inner")),
+    "tests are a folder": ('tests = ["hidden/tests"]', lambda root: (root / "hidden/tests").mkdir()),
+    "a bound is a folder": ('boundaries.finite = ["hidden/a"]', lambda root: (root / "hidden/a").mkdir()),
+    "the scheduler is a folder": ('scheduler = ["hidden/a"]', lambda root: (root / "hidden/a").mkdir()),
+}
+
+
+def replaced_by_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+@pytest.mark.parametrize(("key", "change"), NAMED.values(), ids=NAMED)
+def test_what_only_the_manifest_names_is_watched(project: Path, key: str, change: Callable[[Path], object]) -> None:
+    """Git ignores it, so that the listing of the tree never looks at it."""
+    (project / "hidden/inner").mkdir(parents=True)
+    (project / ".gitignore").write_text("hidden/\n", encoding="utf-8")
+    check, name = ("bypass", "scheduler-bypass") if "scheduler" in key else ("ownership", "execution-ownership")
+    (project / f"manifests/{name}.toml").write_text(f"version = 1\n{key}\n", encoding="utf-8")
+    assert run(project, check=check).returncode == 0
+    assert is_recalled(project, check=check)
+    change(project)
+    found, right = run(project, check=check), run(project, "--no-cache", check=check)
+    assert (found.returncode, found.stdout, found.stderr) == (right.returncode, right.stdout, right.stderr)
+    assert found.returncode == 2
+    assert f"manifests/{name}.toml:2" in found.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--manifest", "../own.toml")], ids=["pyproject", "option"])
+def test_a_manifest_elsewhere_is_watched(project: Path, options: tuple[str, ...]) -> None:
+    (project / "manifests/execution-ownership.toml").unlink()
+    (project / "pyproject.toml").write_text('[tool.spawngate]\nownership = "hidden/own.toml"\n', encoding="utf-8")
+    (project / ".gitignore").write_text("hidden/\n", encoding="utf-8")
+    (project / "hidden").mkdir()
+    file = project / "../own.toml" if options else project / "hidden/own.toml"
+    file.write_text("version = 1\n", encoding="utf-8")
+    before = run(project, *options)
+    assert is_recalled(project, *options)
+    file.write_text('version = 1\nexclude = ["src/app.py"]\n', encoding="utf-8")
+    after = run(project, *options)
+    assert ("src/app.py" in before.stdout, "src/app.py" in after.stdout) == (True, False)
+
+
+def test_a_path_that_was_asked_for_and_is_gone_is_missed(project: Path) -> None:
+    (project / "hidden/inner").mkdir(parents=True)
+    (project / ".gitignore").write_text("hidden/\n", encoding="utf-8")
+    assert run(project, "hidden/inner").returncode == 0
+    assert is_recalled(project, "hidden/inner")
+    (project / "hidden/inner").rmdir()
+    gone = run(project, "hidden/inner")
+    assert (gone.returncode, gone.stderr) == (2, f"error: hidden/inner: no such file or folder below {project}\n")
+
+
+def test_a_path_by_way_of_a_link_that_leads_elsewhere_now_is_outside(project: Path) -> None:
+    link = project.parent / "link"
+    link.symlink_to(project)
+    asked = str(link / "src/app.py")
+    assert run(project, asked).returncode == 0
+    assert is_recalled(project, asked)
+    link.unlink()
+    link.symlink_to(shutil.copytree(project, project.parent / "copy", symlinks=True))
+    assert run(project, asked).returncode == 2
 
 
 def test_a_root_that_appears_nearer_is_the_root(project: Path) -> None:
