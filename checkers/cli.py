@@ -360,7 +360,10 @@ def _request(
         )
     if cache_dir is not None and is_foreign(cache_dir):
         raise click.UsageError(f"--cache-dir: {cache_dir} holds other things: name a new folder, or an empty one")
-    found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
+    try:
+        found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
+    except FileNotFoundError:
+        raise click.UsageError("the working directory is gone") from None
     return Request(
         root=found,
         given=paths,

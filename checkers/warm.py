@@ -19,7 +19,8 @@ RACY_NS = 2_000_000_000
 ROOT_MARKERS = ("pyproject.toml", ".git")
 """What makes a folder a project's root."""
 _DAY_S = 24 * 60 * 60
-_FORMAT = b"spawngate run 1\n"
+_FORMAT = b"spawngate run 2\n"
+_SUM_BYTES = 4
 _UNKNOWABLE = ("--cache-dir", "--clear-cache", "--no-cache", "--output-file", "--stdin-filename", "--verbose")
 """Options under which a run does more, or other, than print what the tree gives."""
 _ENVIRONMENT = ("NO_COLOR", "TERM", "PYTHONIOENCODING")
@@ -80,8 +81,9 @@ def find_root(start: str) -> str:
 
 
 def tool() -> str:
-    """What runs: Python, what is installed beside this package, and its own code and catalogue."""
-    parts = [sys.version, *(f"{path} {stamp(path)}" for path in sys.path if path.endswith("-packages"))]
+    """What runs: Python, what is installed beside this package, its own code and catalogue, and a user with rights."""
+    user = getattr(os, "geteuid", int)()
+    parts = [sys.version, f"user {user}", *(f"{path} {stamp(path)}" for path in sys.path if path.endswith("-packages"))]
     folders = [os.path.dirname(__file__)]
     for folder in folders:
         with os.scandir(folder) as entries:
@@ -97,10 +99,14 @@ def key(command: str, arguments: list[str]) -> str | None:
     """What is asked, and where; None for a run that is not to be answered from memory."""
     if sys.stdout is None or any(argument.partition("=")[0] in _UNKNOWABLE for argument in arguments):
         return None
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        return None
     terminal = f"{sys.stdout.isatty()} {sys.stdout.encoding}"
     environment = [f"{name}={os.environ.get(name)}" for name in _ENVIRONMENT]
     day = time.strftime("%Y-%m-%d")
-    return "\0".join([command, *arguments, os.getcwd(), terminal, *environment, day, tool()])
+    return "\0".join([command, *arguments, here, terminal, *environment, day, tool()])
 
 
 def root_of(arguments: list[str]) -> str:
@@ -119,9 +125,10 @@ def recall(asked: str, root: str) -> Known | None:
     try:
         with open(_path(asked, root), "rb", buffering=0) as stream:
             data = stream.read()
-        if not data.startswith(_FORMAT):
+        body = data[len(_FORMAT) + _SUM_BYTES :]
+        if data[: len(_FORMAT) + _SUM_BYTES] != _head(body):
             return None
-        line, _, rest = data[len(_FORMAT) :].partition(b"\n")
+        line, _, rest = body.partition(b"\n")
         status, *lengths = map(int, line.split())
         texts = []
         for length in lengths:
@@ -151,23 +158,29 @@ def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns
     texts = [text.encode("utf-8", "surrogateescape") for text in (asked, known.out, known.err, "\0".join(stamps))]
     numbers = " ".join(map(str, (known.status, *map(len, texts))))
     flat = array("q", [number for one in stamps.values() for number in one])
-    data = b"".join([_FORMAT, numbers.encode(), b"\n", *texts, flat.tobytes()])
+    body = b"".join([numbers.encode(), b"\n", *texts, flat.tobytes()])
     path = _path(asked, root)
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.{os.getpid()}.{began_ns}"
     try:
         with open(temporary, "xb") as stream:
-            stream.write(data)
+            stream.write(_head(body) + body)
         os.replace(temporary, path)
         _forget_old(os.path.dirname(path))
     except OSError:
         return
 
 
+def _head(body: bytes) -> bytes:
+    """What stands before ``body`` if it is whole."""
+    return _FORMAT + zlib.crc32(body).to_bytes(_SUM_BYTES, "big")
+
+
 def _forget_old(folder: str) -> None:
     """Remove what no run asks for any more, since the day is part of what is asked. Raises OSError."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".run") and entry.stat().st_mtime < time.time() - _DAY_S:
+            left = ".run" in entry.name or entry.name.startswith(".tmp-")  # a killed run leaves what it had begun
+            if left and entry.stat().st_mtime < time.time() - _DAY_S:
                 os.unlink(entry.path)
 
 

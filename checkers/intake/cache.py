@@ -15,6 +15,7 @@ import hashlib
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _SELF_DESCRIPTION = {
     _TAG: b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache of spawngate; see https://bford.info/cachedir/\n",
     ".gitignore": b"*\n",
 }
+_SUM_BYTES = 4
 _UNFINISHED = ".tmp-"
 _KEPT = (f"{_UNFINISHED}*", "*.facts", "*.run", "*.run.*")
 """Names of what a cache keeps, or would have."""
@@ -84,7 +86,7 @@ class Cache:
     def load(self) -> Document:
         """What is known; nothing where there is no cache, or not one of ours."""
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            document = msgspec.msgpack.decode(self._path.read_bytes(), type=Document)
+            document = unpack(self._path.read_bytes())
             if document.asked == self._asked:
                 return document
         return NOTHING
@@ -113,9 +115,23 @@ class Cache:
         """Keep what is known. A folder that cannot be written costs the next run its head start, and nothing else."""
         document = Document(self._asked, self._began, dict(records), tuple(common))
         with contextlib.suppress(OSError, ValueError, OverflowError, RecursionError):
-            data = msgspec.msgpack.encode(document)
+            data = pack(document)
             prepare(self._folder)
             replace(self._path, data)
+
+
+def pack(document: Document) -> bytes:
+    """The bytes of a cache's file: a checksum, then MessagePack. Raises OverflowError and RecursionError."""
+    data = msgspec.msgpack.encode(document)
+    return zlib.crc32(data).to_bytes(_SUM_BYTES, "big") + data
+
+
+def unpack(data: bytes) -> Document:
+    """The document of a cache's file. Raises ValueError and RecursionError where it is none, or has changed since."""
+    packed = memoryview(data)[_SUM_BYTES:]
+    if zlib.crc32(packed).to_bytes(_SUM_BYTES, "big") != data[:_SUM_BYTES]:
+        raise ValueError("the checksum is another one")
+    return msgspec.msgpack.decode(packed, type=Document)
 
 
 def clear(folder: Path) -> None:
@@ -150,7 +166,7 @@ def _describes_itself(folder: Path, name: str) -> bool:
 def _speaks_of(file: SourceFile | None, path: str) -> bool:
     """Whether what was found is of that very file: a report shows lines of the files that it names."""
     if file is None:
-        return True
+        return False
     told = (*file.sites, *file.uses, *((file.unanalysed,) if file.unanalysed is not None else ()))
     return file.path == path and all(one.path == path for one in told)
 

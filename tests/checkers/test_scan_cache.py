@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,42 +121,77 @@ def test_a_file_that_is_gone_is_gone(kept: Tree, project: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc0", b"{}", b"\x94\xa0\x00\x80\x90", b"\x91" * 100_000, b"\x93\xa1x\x00\x80"]
 )
-def test_a_corrupt_cache_is_passed_over_and_written_anew(kept: Tree, project: Path, data: bytes) -> None:
+@pytest.mark.parametrize("is_summed", [False, True])
+def test_a_corrupt_cache_is_passed_over_and_written_anew(
+    kept: Tree, project: Path, data: bytes, is_summed: bool
+) -> None:
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    file.write_bytes(sealed(data) if is_summed else data)
+    assert told(scan(project)) == told(kept)
+    assert cache.unpack(file.read_bytes()).records.keys() == FILES.keys()
+
+
+def sealed(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "big") + data
+
+
+def test_a_cache_that_was_cut_short_is_passed_over(kept: Tree, project: Path) -> None:
     (file,) = (project / cache.FOLDER).glob("*.facts")
     whole = file.read_bytes()
-    file.write_bytes(data)
+    for end in range(4, len(whole), len(whole) // 12):
+        for broken in (whole[:end], sealed(whole[4:end])):
+            file.write_bytes(broken)
+            assert told(scan(project)) == told(kept)
+
+
+def test_a_single_bit_that_has_changed_spoils_a_cache(kept: Tree, project: Path) -> None:
+    """It could be that of a line, or turn one name into another."""
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    whole = file.read_bytes()
+    for bit in range(0, 8 * len(whole), 5):
+        spoilt = bytearray(whole)
+        spoilt[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ValueError, match="the checksum is another one"):
+            cache.unpack(bytes(spoilt))
+    file.write_bytes(spoilt)
     assert told(scan(project)) == told(kept)
-    assert msgspec.msgpack.decode(file.read_bytes(), type=cache.Document).records.keys() == FILES.keys()
-    for end in range(0, len(whole), 97):
-        file.write_bytes(whole[:end])
-        assert told(scan(project)) == told(kept)
+    assert cache.unpack(file.read_bytes()).records.keys() == FILES.keys()
 
 
 def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
     """Numbers that lead nowhere are met only when they are used: when another file changes."""
     whole = scan(project)
     (file,) = (project / cache.FOLDER).glob("*.facts")
-    document = msgspec.msgpack.decode(file.read_bytes(), type=cache.Document)
+    document = cache.unpack(file.read_bytes())
     analysed = pipeline.unpack(document.records["a.py"].packed)
     assert analysed.facts is not None
     hostile = msgspec.structs.replace(analysed.facts, functions=(), classes=())
     packed = msgspec.msgpack.encode(analysed._replace(facts=hostile))
     document.records["a.py"].packed = msgspec.Raw(packed)
-    file.write_bytes(msgspec.msgpack.encode(document))
+    file.write_bytes(cache.pack(document))
     write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
     assert {file.path for file in whole.files} == FILES.keys()
 
 
+def test_a_record_of_which_nothing_was_found_is_passed_over(kept: Tree, project: Path) -> None:
+    """A file that would be in no report would pass in silence."""
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    document = cache.unpack(file.read_bytes())
+    document.records["a.py"].file = None
+    file.write_bytes(cache.pack(document))
+    assert told(scan(project)) == told(kept)
+
+
 def test_a_record_that_speaks_of_another_file_is_passed_over(kept: Tree, project: Path) -> None:
     """A report shows lines of the files that it names."""
     (file,) = (project / cache.FOLDER).glob("*.facts")
-    document = msgspec.msgpack.decode(file.read_bytes(), type=cache.Document)
+    document = cache.unpack(file.read_bytes())
     honest = document.records["a.py"].file
     assert honest is not None
     (site,) = honest.sites
     document.records["a.py"].file = replace(honest, sites=(replace(site, path="../elsewhere.py"),))
-    file.write_bytes(msgspec.msgpack.encode(document))
+    file.write_bytes(cache.pack(document))
     assert told(scan(project)) == told(kept)
 
 
@@ -171,7 +207,7 @@ def test_what_was_written_while_the_scan_went_on_is_looked_at_again(
     monkeypatch.setattr(finding, "analyse_files", analyse_files)
     scan(project)
     (file,) = (project / cache.FOLDER).glob("*.facts")
-    assert msgspec.msgpack.decode(file.read_bytes(), type=cache.Document).written <= read_ns[0]
+    assert cache.unpack(file.read_bytes()).written <= read_ns[0]
 
 
 def test_another_way_of_asking_is_another_cache(kept: Tree, project: Path) -> None:

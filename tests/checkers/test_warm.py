@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -240,16 +241,22 @@ def test_a_file_too_young_to_be_trusted_is_looked_at_again(project: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"x", b"spawngate run 1\n", b"spawngate run 1\n0 1 1 1 9999999999\n", b"\xff" * 99]
+    "data", [b"", b"x", b"spawngate run 2\n", b"0 1 1 1 9999999999\n", b"0 1 -1 1 1 1\nx", b"\xff" * 99]
 )
 def test_a_memory_that_is_none_of_ours_is_passed_over(project: Path, data: bytes) -> None:
     first = run(project)
     (memory,) = (project / warm.FOLDER).glob("*.run")
     whole = memory.read_bytes()
-    for broken in (data, whole[:-8], whole + b"12345678"):
+    told = bytearray(whole)
+    told[whole.index(b"src/app.py:5:16")] ^= 1
+    for broken in (data, whole[:-8], whole + b"12345678", told, sealed(data), sealed(whole[20:-8])):
         memory.write_bytes(broken)
         assert run(project).stdout == first.stdout
         assert memory.read_bytes() == whole
+
+
+def sealed(body: bytes) -> bytes:
+    return b"spawngate run 2\n" + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def test_a_reader_that_is_gone_changes_nothing_and_a_full_disk_is_told(project: Path) -> None:
@@ -266,10 +273,41 @@ def test_a_reader_that_is_gone_changes_nothing_and_a_full_disk_is_told(project: 
 def test_what_nobody_asks_for_any_more_is_removed(project: Path) -> None:
     run(project)
     (memory,) = (project / warm.FOLDER).glob("*.run")
-    os.utime(memory, (1, 1))
+    killed = [project / warm.FOLDER / f"{memory.name}.17.1", project / warm.FOLDER / ".tmp-x", memory]
+    for path in killed:
+        path.touch()
+        os.utime(path, (1, 1))
     run(project, "--quiet")
-    (left,) = (project / warm.FOLDER).glob("*.run")
-    assert left != memory
+    assert not any(path.exists() for path in killed)
+    assert len(list((project / warm.FOLDER).glob("*.run"))) == 1
+    assert is_recalled(project, "--quiet")
+
+
+def test_a_killed_run_keeps_no_later_one_of_its_number_from_being_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container every run may have the same number."""
+    (tmp_path / warm.FOLDER).mkdir()
+    with monkeypatch.context() as killed:
+        killed.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError))
+        warm.keep("asked", str(tmp_path), warm.Known(0, "told\n", ""), {"": warm.NOTHING}, OLD_NS)
+    assert warm.recall("asked", str(tmp_path)) is None
+    warm.keep("asked", str(tmp_path), warm.Known(0, "told\n", ""), {"gone": warm.NOTHING}, OLD_NS + 1)
+    assert warm.recall("asked", str(tmp_path)) is not None
+
+
+def test_another_user_may_not_be_allowed_to_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = warm.tool()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert warm.tool() != before
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    start = ("-c", "import os; os.rmdir(os.getcwd())\n" + LATER)
+    done = run(tmp_path / "gone", start=start)
+    why = "error: the working directory is gone; see check-ownership --help\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", why)
 
 
 @pytest.mark.parametrize("young", [(1, 0), (0, 1), (1, 1)])
