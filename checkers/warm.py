@@ -122,8 +122,11 @@ def root_of(arguments: list[str]) -> str:
 
 def recall(asked: str, root: str) -> Known | None:
     """What is known of a run, if nothing has changed since; None where there is no such memory, or not one of ours."""
+    path = _path(asked, root)
+    if not os.path.isfile(path):  # opening a pipe would wait for its writer
+        return None
     try:
-        with open(_path(asked, root), "rb", buffering=0) as stream:
+        with open(path, "rb", buffering=0) as stream:
             data = stream.read()
         body = data[len(_FORMAT) + _SUM_BYTES :]
         if data[: len(_FORMAT) + _SUM_BYTES] != _head(body):
@@ -140,8 +143,8 @@ def recall(asked: str, root: str) -> Known | None:
         if known != asked:
             return None
         now = array("q")
-        for path in paths.split("\0"):
-            now.extend(stamp(os.path.join(root, path)))
+        for one in paths.split("\0"):
+            now.extend(stamp(os.path.join(root, one)))
     except (OSError, ValueError, EOFError, OverflowError):
         return None
     return Known(status, out, err) if now == stamps else None

@@ -86,7 +86,7 @@ class Cache:
     def load(self) -> Document:
         """What is known; nothing where there is no cache, or not one of ours."""
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            document = unpack(self._path.read_bytes())
+            document = unpack(_read(self._path))
             if document.asked == self._asked:
                 return document
         return NOTHING
@@ -158,9 +158,14 @@ def is_foreign(folder: Path) -> bool:
 
 def _describes_itself(folder: Path, name: str) -> bool:
     try:
-        return (folder / name).read_bytes() == _SELF_DESCRIPTION[name]
+        return _read(folder / name) == _SELF_DESCRIPTION[name]
     except OSError:
         return False
+
+
+def _read(path: Path) -> bytes:
+    """What a regular file holds: opening a pipe would wait for its writer. Raises OSError."""
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _speaks_of(file: SourceFile | None, path: str) -> bool:

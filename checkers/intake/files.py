@@ -139,11 +139,14 @@ class _Walk:
                 elif self._is_python(entry, path) and not self._ignored(path, ignores):
                     self._take(entry, path)
 
-    def _watch(self, path: str) -> None:
+    def _watch(self, path: str) -> Stamp:
         self.listing.watched[path] = stamp(os.path.join(self.root, path))
+        return self.listing.watched[path]
 
     def _gitignore(self, folder: str) -> Sequence[_Ignore]:
-        self._watch(folder + ".gitignore")
+        *_, mode = self._watch(folder + ".gitignore")
+        if not stat.S_ISREG(mode):
+            return ()  # opening a pipe would wait for its writer
         path = os.path.join(self.root, folder, ".gitignore")
         try:
             lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()

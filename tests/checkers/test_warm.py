@@ -255,6 +255,18 @@ def test_a_memory_that_is_none_of_ours_is_passed_over(project: Path, data: bytes
         assert memory.read_bytes() == whole
 
 
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(project: Path) -> None:
+    first = run(project)
+    for name in (*(path.name for path in (project / warm.FOLDER).iterdir()), "../.gitignore"):
+        path = project / warm.FOLDER / name
+        path.unlink()
+        os.mkfifo(path)
+        found = run(project)
+        assert found.returncode == 0
+        assert "src/app.py:5:16 call subprocess.run" in found.stdout
+    assert found.stdout == first.stdout + "src/ignored.py:5:16 call subprocess.run - go\n"
+
+
 def sealed(body: bytes) -> bytes:
     return b"spawngate run 2\n" + zlib.crc32(body).to_bytes(4, "big") + body
 
