@@ -19,6 +19,8 @@ RACY_NS = 2_000_000_000
 ROOT_MARKERS = ("pyproject.toml", ".git")
 """What makes a folder a project's root."""
 _DAY_S = 24 * 60 * 60
+_DAYS_KEPT = {".run": 1, ".tmp-": 1, ".facts": 30}
+"""How long a file with this in its name is kept after its last use."""
 _FORMAT = b"spawngate run 2\n"
 _SUM_BYTES = 4
 _UNKNOWABLE = ("--cache-dir", "--clear-cache", "--no-cache", "--output-file", "--stdin-filename", "--verbose")
@@ -168,7 +170,7 @@ def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns
         with open(temporary, "xb") as stream:
             stream.write(_head(body) + body)
         os.replace(temporary, path)
-        _forget_old(os.path.dirname(path))
+        forget_old(os.path.dirname(path))
     except OSError:
         return
 
@@ -178,12 +180,16 @@ def _head(body: bytes) -> bytes:
     return _FORMAT + zlib.crc32(body).to_bytes(_SUM_BYTES, "big")
 
 
-def _forget_old(folder: str) -> None:
-    """Remove what no run asks for any more, since the day is part of what is asked. Raises OSError."""
+def forget_old(folder: str) -> None:
+    """Remove what no run asks for any more: the day is part of what is asked, and a killed run leaves what it began.
+
+    Raises OSError.
+    """
+    now = time.time()
     with os.scandir(folder) as entries:
         for entry in entries:
-            left = ".run" in entry.name or entry.name.startswith(".tmp-")  # a killed run leaves what it had begun
-            if left and entry.stat().st_mtime < time.time() - _DAY_S:
+            days = next((days for part, days in _DAYS_KEPT.items() if part in entry.name), None)
+            if days is not None and entry.stat().st_mtime < now - days * _DAY_S:
                 os.unlink(entry.path)
 
 

@@ -88,6 +88,8 @@ class Cache:
         with contextlib.suppress(OSError, ValueError, RecursionError):
             document = unpack(_read(self._path))
             if document.asked == self._asked:
+                with contextlib.suppress(OSError):
+                    os.utime(self._path)  # it is in use
                 return document
         return NOTHING
 
@@ -118,6 +120,7 @@ class Cache:
             data = pack(document)
             prepare(self._folder)
             replace(self._path, data)
+            warm.forget_old(os.fspath(self._folder))
 
 
 def pack(document: Document) -> bytes:

@@ -215,6 +215,23 @@ def test_another_way_of_asking_is_another_cache(kept: Tree, project: Path) -> No
     assert len(list((project / cache.FOLDER).glob("*.facts"))) == 2
 
 
+def test_what_nobody_asks_for_any_more_is_removed(kept: Tree, project: Path) -> None:
+    """Each edit of a manifest's targets, say, is another way of asking."""
+    (in_use,) = (project / cache.FOLDER).glob("*.facts")
+    old = [project / cache.FOLDER / name for name in ("0.facts", ".tmp-0", "0.run")]
+    days = time.time() - 31 * 24 * 60 * 60
+    for path in (*old, project / cache.FOLDER / "1.facts"):
+        path.touch()
+    for path in (*old, in_use):
+        os.utime(path, (days, days))
+    scan(project)
+    assert in_use.stat().st_mtime > days
+    write(project / "a.py", "import os\n", OLD + 5)
+    scan(project)
+    left = {path.name for path in (project / cache.FOLDER).iterdir()}
+    assert left == {in_use.name, "1.facts", "CACHEDIR.TAG", ".gitignore"}
+
+
 def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> None:
     folder = project / cache.FOLDER
     assert (folder / ".gitignore").read_text(encoding="utf-8") == "*\n"
