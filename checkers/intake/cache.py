@@ -191,6 +191,7 @@ def prepare(folder: Path) -> None:
     for name, data in _SELF_DESCRIPTION.items():
         if not (folder / name).exists():
             replace(folder / name, data)
+            (folder / name).chmod(0o644)  # for whoever else looks at the folder, such as git
 
 
 def replace(path: Path, data: bytes) -> None:

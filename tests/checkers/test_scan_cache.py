@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -235,6 +236,7 @@ def test_what_nobody_asks_for_any_more_is_removed(kept: Tree, project: Path) -> 
 def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> None:
     folder = project / cache.FOLDER
     assert (folder / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in (".gitignore", "CACHEDIR.TAG")} == {0o644}
     cache.clear(folder)
     assert not folder.exists()
     cache.clear(project)
