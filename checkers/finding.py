@@ -21,7 +21,7 @@ from checkers.intake.pipeline import Analysed, Job, analyse_files, default_jobs,
 from checkers.limits import recursion
 from checkers.model import Comment, Header, SourceFile, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
-from checkers.resolve.layout import Layout
+from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import SiteFinder
 from checkers.targets import is_chain
 
@@ -49,8 +49,8 @@ _HELP = {
 class Finding:
     """One scan: ``records`` by path, in path order, from what is ``unchanged`` since ``document`` was written.
 
-    Raises LookupError, TypeError, ValueError, AttributeError or AssertionError where a record was not written by this
-    program.
+    Raises LayoutError for a request that names what is too deep to be followed, and LookupError, TypeError, ValueError,
+    AttributeError or AssertionError where a record was not written by this program.
     """
 
     def __init__(
@@ -124,8 +124,11 @@ class Finding:
         roots = catalog.Catalog.known_roots() if request.by_name else _roots(self.records)
         known = catalog.Catalog.load(roots, request.apis, declared)
         evaluator = Evaluator(self._modules, self._layout, known)
-        finder = SiteFinder(evaluator, request.targets, request.watch)
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+            try:
+                finder = SiteFinder(evaluator, request.targets, request.watch)
+            except (TooDeepError, RecursionError):
+                raise LayoutError(f"of what the manifest names, {_TOO_DEEP}: name it as it is defined") from None
             for path in paths:
                 record = self.records[path]
                 record.file = _file(finder, self._modules.analysed(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -403,6 +404,28 @@ def test_watched_calls_are_seen_through_re_exports(tmp_path: Path) -> None:
     }
     tree = scan(Scan(write(tmp_path, files), jobs=1, watch=("pkg.submit", "pkg.hand_in")))
     assert tree.calls == {"a.py\0pkg.submit", "b.py\0pkg.hand_in", "c.py\0pkg.submit"}
+
+
+@pytest.mark.parametrize("given", ["targets", "watch"])
+def test_what_is_named_is_followed_as_far_as_what_is_used(tmp_path: Path, given: str) -> None:
+    """Through more re-exports than the interpreter's own limit of nested calls lets pass."""
+    files = {f"m{n:03}.py": f"from m{n - 1:03} import go\n" for n in range(1, 400)}
+    write(tmp_path, {**files, "m000.py": "def go(): ...\n", "use.py": "import m399\nm399.go()\n"})
+    asked: dict[str, Any] = {given: ("m399.go",)}
+    tree = scan(Scan(tmp_path, jobs=1, **asked))
+    found = (
+        {site.path for site in sites(tree)} if given == "targets" else {call.partition("\0")[0] for call in tree.calls}
+    )
+    assert found == {"use.py"}
+
+
+@pytest.mark.parametrize("given", ["targets", "watch"])
+def test_what_is_named_and_too_deep_to_be_followed_is_told(tmp_path: Path, given: str) -> None:
+    text = "def a0(): ...\n" + "".join(f"a{n} = a{n - 1}\n" for n in range(1, 12_000))
+    write(tmp_path, {"m.py": text})
+    asked: dict[str, Any] = {given: ("m.a11999",)}
+    with pytest.raises(LayoutError, match="of what the manifest names, a name has more than 10,000 names behind it"):
+        scan(Scan(tmp_path, jobs=1, **asked))
 
 
 def test_watched_calls_and_defined_names(tmp_path: Path) -> None:
