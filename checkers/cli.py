@@ -35,7 +35,6 @@ from checkers.report.text import escape
 from checkers.run import BYPASS, OWNERSHIP, Check, Log, run
 
 ERROR = 2
-INTERRUPTED = 130
 DEBUG = "SPAWNGATE_DEBUG"
 """Environment variable that lets an internal error show its traceback."""
 
@@ -103,7 +102,7 @@ def _main(check: Check, argv: Sequence[str] | None, asked: str | None = None, be
     except (ManifestError, LayoutError, RunError) as error:
         return _fail(str(error))
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return warm.INTERRUPTED
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()

@@ -16,6 +16,8 @@ from array import array
 FOLDER = ".spawngate_cache"
 RACY_NS = 2_000_000_000
 """Coarsest tick of the file systems in use (FAT): a file changed so shortly before may change once more unseen."""
+INTERRUPTED = 130
+"""Exit status of a run that was interrupted, as a shell has it."""
 ROOT_MARKERS = ("pyproject.toml", ".git")
 """What makes a folder a project's root."""
 _DAY_S = 24 * 60 * 60
@@ -83,9 +85,13 @@ def find_root(start: str) -> str:
 
 
 def tool() -> str:
-    """What runs: Python, what is installed beside this package, its own code and catalogue, and a user with rights."""
+    """What runs: Python, what is installed beside this package, its own code and catalogue, and a user with rights.
+
+    Of these files only size and time of change count: each container that starts from an image gives them other inodes.
+    """
     user = getattr(os, "geteuid", int)()
-    parts = [sys.version, f"user {user}", *(f"{path} {stamp(path)}" for path in sys.path if path.endswith("-packages"))]
+    beside = (f"{path} {stamp(path)[:2]}" for path in sys.path if path.endswith("-packages"))
+    parts = [sys.version, f"user {user}", *beside]
     folders = [os.path.dirname(__file__)]
     for folder in folders:
         with os.scandir(folder) as entries:
@@ -93,7 +99,7 @@ def tool() -> str:
                 if entry.is_dir():
                     folders.append(entry.path)
                 elif entry.name.endswith((".py", ".toml")):
-                    parts.append(f"{entry.path} {stamp(entry.path)}")
+                    parts.append(f"{entry.path} {stamp(entry.path)[:2]}")
     return "\n".join(parts)
 
 
@@ -213,6 +219,13 @@ def main() -> int:
 
 
 def _main(command: str, arguments: list[str]) -> int:
+    try:
+        return _answer(command, arguments)
+    except KeyboardInterrupt:  # before the command itself minds it
+        return INTERRUPTED
+
+
+def _answer(command: str, arguments: list[str]) -> int:
     began_ns = time.time_ns()
     asked = key(command, arguments)
     known = None if asked is None else recall(asked, root_of(arguments))

@@ -314,6 +314,31 @@ def test_another_user_may_not_be_allowed_to_read_the_same(monkeypatch: pytest.Mo
     assert warm.tool() != before
 
 
+def test_a_copy_of_the_tool_of_the_same_time_is_the_same_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers of one image: what was kept by one of them is of use to the next."""
+    package = tmp_path / "checkers"
+    package.mkdir()
+    source = package / "warm.py"
+    source.write_text("x = 1\n", encoding="utf-8")
+    monkeypatch.setattr(warm, "__file__", str(source))
+    before = warm.tool()
+    shutil.copy2(source, package / "copy")
+    (package / "copy").replace(source)
+    assert warm.tool() == before
+    os.utime(source, (1, 1))
+    assert warm.tool() != before
+
+
+@pytest.mark.parametrize("where", ["key", "recall"])
+def test_an_interrupt_before_the_command_minds_it_is_no_traceback(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(warm, where, interrupt)
+    monkeypatch.setattr(sys, "argv", ["checkers", "ownership"])
+    assert warm.main() == 130
+
+
 def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     start = ("-c", "import os; os.rmdir(os.getcwd())\n" + LATER)
