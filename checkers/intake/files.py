@@ -143,6 +143,13 @@ class _Walk:
         self.listing.watched[path] = stamp(os.path.join(self.root, path))
         return self.listing.watched[path]
 
+    def _watch_way_to(self, target: str) -> None:
+        """Watch the folders a link leads through: git may ignore them, and one that moves takes its files with it."""
+        folder = os.path.dirname(target)
+        while folder.startswith(self.real_root + os.sep):
+            self._watch(os.path.relpath(folder, self.real_root))
+            folder = os.path.dirname(folder)
+
     def _gitignore(self, folder: str) -> Sequence[_Ignore]:
         *_, mode = self._watch(folder + ".gitignore")
         if not stat.S_ISREG(mode):
@@ -193,6 +200,7 @@ class _Walk:
             if not target.startswith(self.real_root + os.sep):
                 self._unreadable(path, "the link leads out of the project root", "SRC006")
                 return
+            self._watch_way_to(target)
         elif not entry.is_file(follow_symlinks=False):
             self._unreadable(path, "not a regular file")
             return

@@ -203,6 +203,22 @@ def test_a_path_that_was_asked_for_and_is_gone_is_missed(project: Path) -> None:
     assert (gone.returncode, gone.stderr) == (2, f"error: hidden/inner: no such file or folder below {project}\n")
 
 
+@pytest.mark.parametrize("moved", ["hidden/a", "hidden/a/b"])
+def test_a_folder_that_a_link_leads_through_and_that_is_moved_out_is_missed(project: Path, moved: str) -> None:
+    """Nothing that was listed has changed then, nor has the file that the link leads to."""
+    (project / ".gitignore").write_text("hidden/\n", encoding="utf-8")
+    (project / "hidden/a/b").mkdir(parents=True)
+    (project / "hidden/a/b/real.py").write_text(SOURCE, encoding="utf-8")
+    (project / "src/link.py").symlink_to("../hidden/a/b/real.py")
+    assert "src/link.py:5:16 call" in run(project).stdout
+    assert is_recalled(project)
+    (project / moved).replace(project.parent / "out")
+    (project / moved).symlink_to(project.parent / "out")
+    found, right = run(project), run(project, "--no-cache")
+    assert (found.returncode, found.stdout) == (right.returncode, right.stdout)
+    assert "src/link.py:1:1: SRC006 the link leads out of the project root" in found.stdout
+
+
 def test_a_path_by_way_of_a_link_that_leads_elsewhere_now_is_outside(project: Path) -> None:
     link = project.parent / "link"
     link.symlink_to(project)
