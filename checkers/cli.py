@@ -353,7 +353,7 @@ def _request(
     """The parsed options as a Request. Raises click.UsageError for options that exclude each other."""
     if stdin_filename is not None and paths:
         raise click.UsageError("--stdin-filename names the one file to check: give no PATHS beside it")
-    if stdin_filename is not None and (not stdin_filename or Path(stdin_filename).is_dir()):
+    if stdin_filename is not None and (not stdin_filename or os.path.isdir(stdin_filename)):  # noqa: PTH112 - never raises
         raise click.UsageError(
             f"--stdin-filename: {stdin_filename or 'an empty name'} is no file: name the file edited"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -563,6 +564,15 @@ def test_a_terminal_gets_colour(tmp_path: Path) -> None:
     assert os.read(controller, 1000).startswith(b"\x1b[1;32mno findings\x1b[0m")
     os.close(controller)
     assert done.returncode == 0
+
+
+def test_a_name_too_long_for_any_file_system_is_no_fault_of_standard_output(
+    project: Project, ownership: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project({OWNERSHIP: "version = 1\n"})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x = 1\n")))
+    name = "a" * 5000 + ".py"
+    assert ownership("--stdin-filename", name) == (0, "no findings, 1 file, 0 sites\n", "")
 
 
 @pytest.mark.parametrize("options", [(), ("--clear-cache",)])
