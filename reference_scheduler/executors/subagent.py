@@ -123,7 +123,9 @@ class SubagentExecutor:
                 end()
 
         context.stop.add_callback(stop)
-        await outlast(work, end)
+        over = asyncio.Event()
+        work.add_done_callback(lambda _: over.set())
+        await outlast(over, end)
         return _stopped(asked[0]) if asked else _result(work)
 
 

@@ -49,13 +49,14 @@ class ServiceClosedError(RuntimeError):
 
 
 class RunningProcess:
-    """A process from start to end: ``result`` is settled when nothing of it lives any more."""
+    """A process from start to end: it is ``over`` when nothing of it lives any more."""
 
     def __init__(self, marks: Mapping[str, str], on_refused: Refused | None) -> None:
-        self.result: asyncio.Future[ProcessResult] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.Event()
         self.marks = marks
         self.on_refused = on_refused
         self._supervisor: _Supervisor | None = None
+        self._result: ProcessResult | None = None
 
     def stop(self, grace_us: int) -> None:
         """Let it end: TERM now, KILL after ``grace_us``; a later call can only shorten the grace."""
@@ -64,8 +65,9 @@ class RunningProcess:
 
     async def wait(self) -> ProcessResult:
         """Wait for the result; if the caller is cancelled, the process is ended at once, and waited for, first."""
-        await outlast(self.result, lambda: self.stop(0))
-        return self.result.result()
+        await outlast(self.over, lambda: self.stop(0))
+        assert self._result is not None
+        return self._result
 
     def begin(self, supervisor: _Supervisor, order: Order) -> None:
         """Have ``supervisor`` carry out ``order``."""
@@ -83,8 +85,8 @@ class RunningProcess:
     def end(self, result: ProcessResult) -> None:
         """Settle the result."""
         self._supervisor = None
-        if not self.result.done():
-            self.result.set_result(result)
+        self._result = self._result or result
+        self.over.set()
 
 
 class ManagedProcessService:
@@ -146,11 +148,10 @@ class ManagedProcessService:
     async def close(self) -> None:
         """End every process at once, and wait until nothing is left."""
         self._closed = True
-        ends = [supervisor.running.result for supervisor in self._supervisors if supervisor.running]
-        for supervisor in self._supervisors:
-            if supervisor.running:
-                supervisor.running.stop(0)
-        await asyncio.gather(*ends, *self._lost)
+        under_way = [supervisor.running for supervisor in self._supervisors if supervisor.running]
+        for running in under_way:
+            running.stop(0)
+        await asyncio.gather(*(running.over.wait() for running in under_way), *self._lost)
         for supervisor in self._supervisors:
             supervisor.close()
         if self._guardian:

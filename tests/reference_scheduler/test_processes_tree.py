@@ -288,7 +288,7 @@ def test_a_lost_supervisor_is_reported_when_the_guardian_has_cleaned_up() -> Non
         os.kill(supervisor, signal.SIGKILL)
         for _ in range(5):
             await service.run(ProcessSpec(argv=("/bin/true",)))
-        early, left = running.result.done(), named(token)
+        early, left = running.over.is_set(), named(token)
         os.kill(guardian, signal.SIGCONT)
         return early, left, await running.wait(), named(token)
 
