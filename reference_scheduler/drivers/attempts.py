@@ -79,8 +79,8 @@ class Attempts:
 
     # What the driver does with them.
 
-    def launch(self, live: LiveAttempt, row: JobRow | None) -> None:
-        """Let the work of ``live``, which was dispatched, begin; without its ``row`` the journal is asked for it."""
+    def launch(self, live: LiveAttempt, row: JobRow) -> None:
+        """Let the work of ``live``, which was dispatched, begin; ``row`` is what the journal has of its job."""
         self._live[live.job] = live
         self._tokens[live.token] = live
         self.none_left.clear()
@@ -188,7 +188,7 @@ class Attempts:
 
     # One attempt.
 
-    async def _run(self, live: LiveAttempt, row: JobRow | None) -> None:
+    async def _run(self, live: LiveAttempt, row: JobRow) -> None:
         result = await self._result(live, row)
         if self._tokens.pop(live.token, None) is None:
             self._refuse(live.token, "result")
@@ -196,11 +196,10 @@ class Attempts:
         live.permit.release()
         self._ended(live, result)
 
-    async def _result(self, live: LiveAttempt, row: JobRow | None) -> AttemptResult:
+    async def _result(self, live: LiveAttempt, row: JobRow) -> AttemptResult:
         timer: asyncio.TimerHandle | None = None
         try:
-            row = row or self._journal.job(live.job)
-            if row is None or fingerprint(row.request) != row.fingerprint:
+            if fingerprint(row.request) != row.fingerprint:
                 return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
             if row.observed:
                 return await self._caller_result(live)

@@ -353,7 +353,7 @@ class LiveDriver:
     def _carry_out(self, decision: Decision, begun: Begun) -> None:
         if isinstance(decision, Dispatch):
             live = LiveAttempt(decision.job, decision.attempt, self.generation, self._request(decision.job))
-            self._attempts.launch(live, begun.get(decision.job))
+            self._attempts.launch(live, begun[decision.job])
         elif isinstance(decision, Cancel):
             self._attempts.stop(decision.job, decision.attempt, StopReason.CANCELLED)
         elif isinstance(decision, Preempt):

@@ -8,7 +8,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeAlias
 
-from reference_scheduler.errors import SchedulerError
 from reference_scheduler.journal.base import Batch, JobRow, Journal
 
 Begun: TypeAlias = dict[str, JobRow]
@@ -36,8 +35,7 @@ class Writer:
     def commit(self, batch: Batch) -> asyncio.Future[Begun]:
         """Return a future that is done when ``batch`` is durable, or has what the journal raised.
 
-        Its result is what the jobs ask for of which attempts begin, as far as it could be read here, where this
-        holds nobody up.
+        Its result is what the jobs ask for of which attempts begin.
         """
         done: asyncio.Future[Begun] = self._loop.create_future()
         self._orders.put((batch, done))
@@ -53,17 +51,11 @@ class Writer:
         while order := self._orders.get():
             batch, done = order
             try:
-                self._journal.commit(batch)
+                begun = {row.job: row for row in self._journal.commit(batch)}
             except BaseException as error:
                 self._loop.call_soon_threadsafe(_settle, done, done.set_exception, error)
             else:
-                self._loop.call_soon_threadsafe(_settle, done, done.set_result, self._begun(batch))
-
-    def _begun(self, batch: Batch) -> Begun:
-        try:
-            return {row.job: row for row in self._journal.begun(batch)}
-        except SchedulerError:  # the batch is durable all the same
-            return {}
+                self._loop.call_soon_threadsafe(_settle, done, done.set_result, begun)
 
 
 def _settle(done: asyncio.Future[Begun], settle: Callable[[Any], None], value: Any) -> None:

@@ -142,16 +142,12 @@ class Journal(Protocol):
         """What was noticed and put right when the journal was opened, for the operator."""
         ...
 
-    def commit(self, batch: Batch) -> None:
-        """Make ``batch`` durable; when this returns it survives a crash.
+    def commit(self, batch: Batch) -> list[JobRow]:
+        """Make ``batch`` durable; when this returns it survives a crash. Return the jobs of which attempts begin.
 
         Raises:
             JournalUnavailable: it could not be written, and none of it ever will be.
         """
-        ...
-
-    def begun(self, batch: Batch) -> list[JobRow]:
-        """Return the jobs of which ``batch``, just committed, begins attempts; for the thread that commits."""
         ...
 
     def load(self) -> Saved:

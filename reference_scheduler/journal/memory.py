@@ -34,7 +34,7 @@ class MemoryJournal:
         self._keys: dict[str, tuple[str, bytes]] = {}
         self._attempts: dict[str, dict[int, AttemptRow]] = {}
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: Batch) -> list[JobRow]:
         """See :meth:`Journal.commit`."""
         self._wall_us = batch.wall_us
         self._generation = batch.generation or self._generation
@@ -59,9 +59,6 @@ class MemoryJournal:
         for job in batch.forget:
             self._keys.pop(self._jobs.pop(job).key, None)
             self._attempts.pop(job, None)
-
-    def begun(self, batch: Batch) -> list[JobRow]:
-        """See :meth:`Journal.begun`."""
         return [self._jobs[job] for job in batch.begun]
 
     def load(self) -> Saved:

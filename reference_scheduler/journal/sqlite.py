@@ -97,19 +97,21 @@ class SqliteJournal:
             self._opened = opened.pop_all()
         self._path = path
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: Batch) -> list[JobRow]:
         """See :meth:`Journal.commit`."""
         writer = self._writer
         try:
             with mapped_errors(self._path):
                 writer.execute("BEGIN IMMEDIATE")
                 mark, number = self._write(writer, batch)
+                begun = [writer.execute(_SELECT_JOB, (number_of(job),)).fetchone() for job in batch.begun]
                 writer.execute("COMMIT")
         except BaseException:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
         self._mark, self._number = mark, number
+        return [_job_row(row) for row in begun]
 
     def _write(self, writer: sqlite3.Connection, batch: Batch) -> tuple[bytes, int]:
         mark, number = self._mark, self._number
@@ -161,12 +163,6 @@ class SqliteJournal:
         writer.execute("DELETE FROM log WHERE number <= ?", (oldest,))
         writer.executemany("DELETE FROM jobs WHERE number = ?", [(job,) for job in batch.forget])
         writer.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_fingerprint(),))
-
-    def begun(self, batch: Batch) -> list[JobRow]:
-        """See :meth:`Journal.begun`."""
-        with mapped_errors(self._path):
-            rows = [self._writer.execute(_SELECT_JOB, (number_of(job),)).fetchone() for job in batch.begun]
-        return [_job_row(row) for row in rows]
 
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""

@@ -131,7 +131,7 @@ def test_an_attempt_keeps_its_start_and_generation(store: Store) -> None:
     assert store.reopen().attempts("1") == [ended, AttemptRow("1", 2, AttemptState.ADMITTED, "g2", 12)]
 
 
-def test_the_thread_that_commits_is_told_which_jobs_begin(store: Store) -> None:
+def test_who_commits_is_told_which_jobs_begin(store: Store) -> None:
     batch = Batch(
         10,
         jobs=[row(1), row(2), row(3)],
@@ -141,8 +141,7 @@ def test_the_thread_that_commits_is_told_which_jobs_begin(store: Store) -> None:
             AttemptRow("3", 1, AttemptState.RUNNING, "g1", 10),
         ],
     )
-    store.journal.commit(batch)
-    assert store.journal.begun(batch) == [row(3, state=JobState.RUNNING, attempts=1)]
+    assert store.journal.commit(batch) == [row(3, state=JobState.RUNNING, attempts=1)]
 
 
 def test_a_key_is_written_with_its_job(store: Store) -> None:

@@ -529,23 +529,6 @@ async def test_active_runs_the_listed_kinds_and_only_these() -> None:
 # The end.
 
 
-class Unread(MemoryJournal):
-    """A journal that cannot be read by the thread that commits."""
-
-    def begun(self, batch: Batch) -> list[JobRow]:
-        """Fail."""
-        raise JournalUnavailable("no descriptor left")
-
-
-@on_loop
-async def test_what_is_durable_is_started_also_if_it_could_not_be_read_at_once() -> None:
-    executor = HeldExecutor()
-    async with Scheduler(settings(1), Unread(), [executor]) as scheduler:
-        job = await scheduler.submit(held())
-        executor.end((await executor.begun(1))[0])
-        assert (await scheduler.wait(job.id)).state is JobState.COMPLETED
-
-
 @on_loop
 async def test_a_drain_waits_for_what_runs_and_leaves_what_waits(tmp_path: Path) -> None:
     executor = HeldExecutor()
@@ -606,12 +589,12 @@ class Slow(MemoryJournal):
         self.waits = threading.Event()
         self.wait.set()
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: Batch) -> list[JobRow]:
         """Wait, then commit."""
         if not self.wait.is_set():
             self.waits.set()
             self.wait.wait()
-        super().commit(batch)
+        return super().commit(batch)
 
 
 @on_loop
@@ -752,12 +735,12 @@ class Breaking(MemoryJournal):
         super().__init__()
         self._left = at
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: Batch) -> list[JobRow]:
         """Break at the commit that was named."""
         self._left -= 1
         if self._left == 0:
             raise JournalDamaged("a page is not what it was")
-        super().commit(batch)
+        return super().commit(batch)
 
 
 @on_loop

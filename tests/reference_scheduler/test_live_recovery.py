@@ -39,9 +39,10 @@ class Killed(SqliteJournal):
         self.count += 1
         if (self.count, when) == (at, "before"):
             os.kill(os.getpid(), signal.SIGKILL)
-        super().commit(batch)
+        begun = super().commit(batch)
         if (self.count, when) == (at, "after"):
             os.kill(os.getpid(), signal.SIGKILL)
+        return begun
 
 class Tracing:
     kind = "held"
