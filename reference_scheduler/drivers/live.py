@@ -193,6 +193,7 @@ class LiveDriver:
             pending = self._take()
             if pending is not None:
                 await self._commit(pending)
+                await asyncio.sleep(0)  # what came in meanwhile is to be in the next commit, and not the one after
             elif self._stopping:
                 await self._write_last_state()
                 return

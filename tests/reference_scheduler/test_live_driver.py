@@ -588,13 +588,36 @@ class Slow(MemoryJournal):
         self.wait = threading.Event()
         self.waits = threading.Event()
         self.wait.set()
+        self.commits = 0
 
     def commit(self, batch: Batch) -> list[JobRow]:
         """Wait, then commit."""
         if not self.wait.is_set():
             self.waits.set()
             self.wait.wait()
+        self.commits += 1
         return super().commit(batch)
+
+
+@on_loop
+async def test_two_who_submit_by_turns_soon_share_their_commits() -> None:
+    journal, each = Slow(), 20
+
+    async def client(scheduler: Scheduler) -> None:
+        for _ in range(each):
+            await scheduler.submit(held())
+
+    async with Scheduler(settings(1), journal, [HeldExecutor()]) as scheduler:
+        await scheduler.pause()
+        before = journal.commits
+        journal.wait.clear()
+        first = asyncio.ensure_future(client(scheduler))
+        await asyncio.to_thread(journal.waits.wait)
+        second = asyncio.ensure_future(client(scheduler))
+        await asyncio.sleep(0)
+        journal.wait.set()
+        await asyncio.gather(first, second)
+        assert journal.commits - before == 1 + each
 
 
 @on_loop
