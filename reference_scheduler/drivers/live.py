@@ -221,12 +221,15 @@ class LiveDriver:
                 continue
             if event is not None:
                 chosen.append((intent, event))
-        due_us = self.core.next_due()
-        if not chosen and due_us is not None and max(due_us, self._no_tick_before_us) <= now_us:
+        if not chosen and self._is_due(now_us):
             chosen.append((None, Tick(at=now_us)))
             if self.paused:  # what is due may stay so without a pass
                 self._no_tick_before_us = now_us + self.settings.reconcile_interval_us
         return self._handle(chosen) if chosen else None
+
+    def _is_due(self, now_us: int) -> bool:
+        due_us = self.core.next_due()
+        return due_us is not None and max(due_us, self._no_tick_before_us) <= now_us
 
     def _handle(self, chosen: list[tuple[Intent | None, Event]]) -> _Pending:
         """Let the core handle the ``chosen`` events, with one pass after the last unless nothing is to start."""
@@ -381,7 +384,7 @@ class LiveDriver:
             wakes.append((self._retry_us, WakeReason.RETRY_REQUESTED))
         elif due_us is not None:
             wakes.append((max(due_us, self._no_tick_before_us), WakeReason.SCHEDULE_TICK))
-        if self._attempts.tokens():
+        if not self._attempts.none_left.is_set():
             wakes.append((now_us + self.settings.reconcile_interval_us, WakeReason.RECONCILED))
         timer = None
         if wakes:
@@ -403,8 +406,8 @@ class LiveDriver:
         self._attempts.expire_leases()
         if self._core_is_ahead or self._inbox:
             return
-        held = {(job.spec.id, job.attempts) for job in self.core.running()}
-        invariant(held == self._attempts.tokens(), "attempts and permits differ", held, self._attempts.tokens())
+        held, live = {(job.spec.id, job.attempts) for job in self.core.running()}, self._attempts.tokens()
+        invariant(held == live, "attempts and permits differ", held, live)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         """Tell all who wait that nothing more will come, and whoever runs to stop if this was not wanted."""
