@@ -19,7 +19,7 @@ MAX_LISTED_BYTES = 16 * 1024
 """A longer request does not come with the list of jobs, of which there may be a thousand."""
 
 
-class JobRow(msgspec.Struct, frozen=True):
+class JobRow(msgspec.Struct, frozen=True, gc=False):
     """A job as the journal keeps it; ``request`` is as :func:`reference_scheduler.requests.encoded` gives it.
 
     Times are of the wall clock, in microseconds, for people: nothing is decided by them. A job that is
@@ -44,7 +44,7 @@ class JobRow(msgspec.Struct, frozen=True):
     ended_us: int | None = None
 
 
-class JobChange(msgspec.Struct, frozen=True):
+class JobChange(msgspec.Struct, frozen=True, gc=False):
     """What became of a job; ``ended_us`` is set if it ended for good.
 
     ``None`` for ``attempts`` or ``priority``: as before.
@@ -58,7 +58,7 @@ class JobChange(msgspec.Struct, frozen=True):
     priority: str | None = None
 
 
-class AttemptRow(msgspec.Struct, frozen=True):
+class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     """One attempt; ``result`` is the encoded ``AttemptResult`` once it has ended with one."""
 
     job: str
@@ -71,7 +71,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     result: bytes = b""
 
 
-class GenerationRow(msgspec.Struct, frozen=True):
+class GenerationRow(msgspec.Struct, frozen=True, gc=False):
     """One start of the scheduler; its time is the monotonic clock of ``boot`` plus ``offset_us``."""
 
     generation: str

@@ -46,7 +46,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         check_bounds("tail_bytes", self.tail_bytes, 0, MAX_KEPT_BYTES)
 
 
-class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a stream carried: all of it in ``head``, or its two ends with ``omitted_bytes`` left out between them."""
 
     head: bytes = b""
@@ -59,7 +59,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(head, tail, total_bytes - len(head) - len(tail))
 
 
-class ProcessResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProcessResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a process ended; by then nothing that it started lives.
 
     ``exit_code`` or ``signal`` is what became of the process itself, whatever it was that ended it. ``failure`` and

@@ -41,7 +41,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     snapshot: Snapshot
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event, the decisions it gave, and the first bytes of the core's hash chain after it."""
 
     number: int
