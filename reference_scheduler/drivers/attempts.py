@@ -46,6 +46,8 @@ class LiveAttempt:
         self.progress: Progress | None = None
         self.lease_us: int | None = None
         self.heard_us = 0
+        self.task: asyncio.Task[None] | None = None
+        """Kept here because the event loop itself holds tasks weakly."""
 
 
 class Attempts:
@@ -72,7 +74,6 @@ class Attempts:
         self._loop = asyncio.get_running_loop()
         self._live: dict[str, LiveAttempt] = {}
         self._tokens: dict[str, LiveAttempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
         self.none_left = asyncio.Event()
         self.none_left.set()
@@ -86,9 +87,7 @@ class Attempts:
         self.none_left.clear()
         if self._closing:
             live.stop.set(StopReason.SHUTDOWN)
-        task = self._loop.create_task(self._run(live, row), name=live.token)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        live.task = self._loop.create_task(self._run(live, row), name=live.token)
 
     def gone(self, live: LiveAttempt) -> None:
         """Forget an attempt whose end is durable."""
