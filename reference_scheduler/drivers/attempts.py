@@ -92,7 +92,6 @@ class Attempts:
     def gone(self, live: LiveAttempt) -> None:
         """Forget an attempt whose end is durable."""
         self._tokens.pop(live.token, None)
-        live.permit.release()
         if self._live.get(live.job) is live:
             del self._live[live.job]
         if not self._live:

@@ -33,6 +33,8 @@ MARK = "SPAWNGATE_"
 
 def is_text(text: str) -> bool:
     """Return whether a process can be given ``text``."""
+    if text.isascii():
+        return "\0" not in text
     try:
         return b"\0" not in fsencode(text)
     except UnicodeEncodeError:
