@@ -188,6 +188,7 @@ class Attempts:
 
     async def _run(self, live: LiveAttempt, row: JobRow) -> None:
         result = await self._result(live, row)
+        live.stop.end()
         if self._tokens.pop(live.token, None) is None:
             self._refuse(live.token, "result")
             result = AttemptResult(AttemptState.INTERRUPTED, detail=f"no heartbeat within {live.lease_us} us")

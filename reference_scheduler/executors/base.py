@@ -91,6 +91,10 @@ class StopSignal:
         if self.reason or self.hurry:
             callback()
 
+    def end(self) -> None:
+        """Call nobody any more: the attempt has ended, and what it held is not to wait for the garbage collector."""
+        self._callbacks.clear()
+
     async def wait(self) -> StopReason:
         """Wait for the reason."""
         await self._event.wait()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import re
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +47,7 @@ from reference_scheduler.core.model import (
     RetryPolicy,
 )
 from reference_scheduler.errors import JournalDamaged, JournalUnavailable, NoSuchJob, SchedulerStopping
-from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason
+from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason, StopSignal
 from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
@@ -524,6 +526,32 @@ async def test_active_runs_the_listed_kinds_and_only_these() -> None:
     executor.end((await executor.begun(1))[0])
     assert ((await governed).observed, (await governed).state) == (False, JobState.COMPLETED)
     await scheduler.close()
+
+
+class Attached(AtOnceExecutor):
+    """What is to be called for the wish to stop holds the attempt, which holds the wish."""
+
+    def __init__(self) -> None:
+        self.stop: weakref.ref[StopSignal] | None = None
+
+    async def run(self, context: AttemptContext) -> AttemptResult:
+        """Return."""
+        context.stop.add_callback(lambda: print(context.token))
+        self.stop = weakref.ref(context.stop)
+        return DONE
+
+
+@on_loop
+async def test_what_an_attempt_held_goes_with_it_and_needs_no_garbage_collector() -> None:
+    executor = Attached()
+    gc.disable()
+    try:
+        async with Scheduler(settings(1), executors=[executor]) as scheduler:
+            await scheduler.wait((await scheduler.submit(JobRequest(kind="at_once"))).id)
+        assert executor.stop is not None
+        assert executor.stop() is None
+    finally:
+        gc.enable()
 
 
 # The end.
