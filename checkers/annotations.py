@@ -177,6 +177,11 @@ def read(comment: Comment, marker: Marker) -> Annotation | Defect | None:
     return _read_body(comment, marker, _OTHER_COMMENT.split(text[attempt.end : end], maxsplit=1)[0])
 
 
+def is_attempt(text: str) -> bool:
+    """Whether a comment tries to be an annotation, well or badly."""
+    return any(word in text for word in ANNOTATION_KEYWORDS) and next(_attempts(text), None) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     marker: Marker

@@ -12,22 +12,22 @@ import os.path
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from checkers import catalog
-from checkers.annotations import ANNOTATION_KEYWORDS
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.finding import Finding, unanalysed
 from checkers.intake.cache import Cache, Record, prepare
 from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.intake.pipeline import Job
+from checkers.intake.words import Vocabulary, vocabulary
 from checkers.limits import no_collection
 from checkers.model import SourceFile, Tree
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS
-from checkers.targets import is_chain
+from checkers.targets import chain_end, is_chain
 
 __all__ = ["LayoutError", "Scan", "scan"]
 
@@ -67,8 +67,14 @@ class Scan:
     the same path. They are not bounded: in a thread, a file that kills the parser ends this process."""
     progress: Callable[[int, int], None] | None = None
     """Told, whenever a file has been read, how many have been, and how many there are."""
+    whole: bool = False
+    """Whether every file is analysed, rather than those in which something may be found: the same result, later."""
     reference: bool = False
     """Whether the reference front end reads every file: the same result, later."""
+    defining: tuple[str, ...] = ()
+    """Files whose symbols are asked for."""
+    named: tuple[str, ...] = ()
+    """Names of which it is asked whether the project has them."""
 
 
 def scan(request: Scan) -> Tree:
@@ -87,13 +93,22 @@ def scan(request: Scan) -> Tree:
     layout = Layout(listing.files, request.roots)
     with no_collection():
         records = _find(request, listing, layout)
+        names = _names(records, layout)
+        modules = frozenset(layout.names.values())
+        packages = {name.partition(".")[0] for name in modules}
+        if any(name not in names and name.partition(".")[0] in packages for name in request.named):
+            # What the project has instead is told from all its names.
+            records = _find(replace(request, cache=None, whole=True), listing, layout)
+            names = _names(records, layout)
+        elif not request.whole:
+            names = modules.union(names.intersection(request.named))
     unreadable = [
         SourceFile(u.path, unanalysed=unanalysed(u.path, f.Broken(u.code, u.message, 1, 1))) for u in listing.unreadable
     ]
     found = [record.file for record in records.values() if record.file is not None]
     files = sorted([*found, *unreadable], key=lambda file: file.path)
     calls = frozenset(f"{path}\0{name}" for path, record in records.items() for name in record.calls)
-    return Tree(tuple(files), frozenset(selected), _names(records, layout), calls, tuple(passed_over), listing.watched)
+    return Tree(tuple(files), frozenset(selected), names, calls, tuple(passed_over), listing.watched)
 
 
 def _names(records: Mapping[str, Record], layout: Layout) -> frozenset[str]:
@@ -107,33 +122,67 @@ def _names(records: Mapping[str, Record], layout: Layout) -> frozenset[str]:
 
 def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
     """What is found in each file, from the cache as far as it knows."""
-    root, interest, paths = os.fspath(request.root), _interest(request, layout), listing.files
-    job = Job(root, interest, ANNOTATION_KEYWORDS, request.max_file_bytes, request.reference)
-    cache = _cache(request, interest)
+    root, paths = os.fspath(request.root), listing.files
+    declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
+    catalogue = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis, declared)
+    interest = _interest(request, layout, catalogue)
+    in_full = request.whole or request.reference or _any_word(request) or _is_library(layout, catalogue)
+    cache = _cache(request, interest, in_full)
+    sought = None if in_full else _sought(interest, catalogue)
+    if sought is not None:
+        interest = replace(interest, modules=sought.modules, contagious=sought.contagious, keywords=sought.keywords)
+    defining = frozenset({*request.defining, *(_home(layout, name) for name in request.named)})
+    job = Job(root, interest, request.max_file_bytes, request.reference, sought, defining=defining)
     if cache is None:
-        return Finding(request, layout, job, paths).records
+        return Finding(request, layout, catalogue, job, paths).records
     document = cache.load()
     unchanged = cache.unchanged(document, listing.watched)
     if request.stdin is not None:
         unchanged.pop(request.stdin[0], None)
     try:
-        finding = Finding(request, layout, job, paths, document, unchanged)
+        finding = Finding(request, layout, catalogue, job, paths, document, unchanged)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError):  # facts that no front end wrote
-        finding = Finding(request, layout, job, paths)
+        finding = Finding(request, layout, catalogue, job, paths)
     if request.stdin is None and (finding.is_new or cache.looked_again):
-        cache.store(finding.lasting(), finding.common)
+        cache.store(finding.lasting(), finding.common, sorted(finding.signs))
     return finding.records
 
 
-def _cache(request: Scan, interest: Interest) -> Cache | None:
-    """The cache of what this request asks for."""
+def _any_word(request: Scan) -> bool:
+    """Whether the last component of something declared may be any word."""
+    return any("*" in (chain_end(target) if is_chain(target) else target) for target in request.targets)
+
+
+def _is_library(layout: Layout, catalogue: catalog.Catalog) -> bool:
+    """Whether the tree itself defines names of the catalogue."""
+    owners = {entry.name.rpartition(".")[0] for entry in catalogue.entries if not catalogue.is_own(entry.name)}
+    return any(layout.find(owner, "") is not None for owner in owners if owner.partition(".")[0] in layout.top_level)
+
+
+def _sought(interest: Interest, catalogue: catalog.Catalog) -> Vocabulary:
+    methods = {f".{name}" for name in interest.method_names}
+    streams = {f".{part}" for end in interest.chain_ends for part in end.split(".")[1:-1]}
+    return vocabulary(catalogue, interest.local_names, {*methods, *streams})
+
+
+def _home(layout: Layout, name: str) -> str:
+    """The file that may define a name; empty if there is none."""
+    while name and (path := layout.find(name, "")) is None:
+        name = name.rpartition(".")[0]
+    return path or "" if name else ""
+
+
+def _cache(request: Scan, interest: Interest, in_full: bool) -> Cache | None:
+    """The cache of what this request asks for; ``in_full``: every file is analysed."""
     if request.cache is None:
         return None
     asked = (
         *(os.fspath(request.root), request.roots, request.exclude, request.max_file_bytes),
-        *(request.apis, request.targets, request.watch, request.by_name),
+        *(request.apis, request.targets, request.watch, request.by_name, request.whole),
+        *(request.defining, request.named),
     )
-    question = repr([sorted(part) if isinstance(part, frozenset) else part for part in astuple(interest)])
+    parts = (*astuple(interest), in_full)
+    question = repr([sorted(part) if isinstance(part, frozenset) else part for part in parts])
     return Cache(request.root, request.cache, list(map(repr, asked)), question, request.max_file_bytes)
 
 
@@ -167,26 +216,25 @@ def _selected(request: Scan, listing: Listing) -> tuple[set[str], list[str]]:
     return chosen, passed_over
 
 
-def _interest(request: Scan, layout: Layout) -> Interest:
+def _interest(request: Scan, layout: Layout, catalogue: catalog.Catalog) -> Interest:
     qualified = [name for name in (*request.targets, *request.watch) if not is_chain(name)]
     chains = [target for target in request.targets if is_chain(target)]
     own = [entry.name for entry in request.apis]
     leaves = {name.rpartition(".")[2] for name in (*qualified, *own)}
-    builtins = catalog.Catalog.load(["builtins"])
-    methods = {chain.rpartition(".")[2].removesuffix("()") for chain in chains if "*" not in chain.rpartition(".")[2]}
+    builtins = [entry.name for entry in catalogue.entries if entry.name.startswith("builtins.")]
+    methods = {chain_end(chain) for chain in chains if "*" not in chain_end(chain)}
     methods |= PROCESS_METHODS
     if request.by_name:
-        everything = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis)
-        methods |= {entry.name.rpartition(".")[2] for entry in everything.entries if entry.by_name}
+        methods |= {entry.name.rpartition(".")[2] for entry in catalogue.entries if entry.by_name}
     return Interest(
         roots=catalog.Catalog.known_roots()
         | FOLLOWED_MODULES
         | layout.top_level
         | {name.partition(".")[0] for name in (*qualified, *own)},
-        builtins=ACCESSORS | {entry.name.partition(".")[2] for entry in builtins.entries} | {"get_ipython"},
+        builtins=ACCESSORS | {name.partition(".")[2] for name in builtins} | {"get_ipython"},
         method_names=frozenset(methods),
         chain_ends=STREAM_READS,
         local_names=frozenset(leaf for leaf in leaves if "*" not in leaf),
         local_patterns=tuple(sorted("*" + leaf.rpartition("*")[2] for leaf in leaves if "*" in leaf)),
-        chains=tuple(chain for chain in chains if "*" in chain.rpartition(".")[2]),
+        chains=tuple(chain for chain in chains if "*" in chain_end(chain)),
     )

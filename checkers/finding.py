@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from checkers import catalog
+from checkers.catalog import Catalog
 from checkers.codes import CODES
 from checkers.facts import model as f
+from checkers.facts.hot import Hits
+from checkers.facts.summary import Summary
 from checkers.intake.cache import NOTHING, Document, Record
-from checkers.intake.pipeline import Analysed, Job, analyse_files, default_jobs, place_in, unpack
+from checkers.intake.pipeline import (
+    Analysed,
+    Job,
+    Sight,
+    Source,
+    analyse_files,
+    analyse_here,
+    default_jobs,
+    look_at_files,
+    place_in,
+    unpack,
+)
+from checkers.intake.words import MUST, Known, wanted_words
 from checkers.limits import recursion
 from checkers.model import Comment, Header, SourceFile, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import SiteFinder
-from checkers.targets import is_chain
 
 if TYPE_CHECKING:
     from checkers.engine import Scan
@@ -33,6 +47,7 @@ RECURSION_LIMIT = 20_000
 _TOO_DEEP = f"a name has more than {MAX_DEPTH:,} names behind it, or stands for more than {MAX_VALUES:,} values"
 _ALL = ""
 """Stands for the request, where it is said which files something was looked at for."""
+NOTHING_COUNTS = Hits(frozenset())
 _UNPACKED = msgspec.Raw(b"\xc0")
 """MessagePack's nil: facts that cannot be packed are known to this run only."""
 
@@ -57,6 +72,7 @@ class Finding:
         self,
         request: Scan,
         layout: Layout,
+        catalogue: Catalog,
         job: Job,
         paths: Sequence[str],
         document: Document = NOTHING,
@@ -64,16 +80,22 @@ class Finding:
     ) -> None:
         self._request = request
         self._layout = layout
+        self._catalogue = catalogue
         known = unchanged or {}
         stale = [path for path in paths if path not in known]
+        self._job = job
         self._unpackable: dict[str, Analysed] = {}
-        answers = dict(self._read(job, stale)) if stale else {}
-        self.records = {path: known.get(path) or answers[path] for path in paths}
+        self._found = dict(known)
+        self.signs = frozenset(document.signs) if known else frozenset()
+        """What is known of the tree, see :class:`checkers.intake.words.Known`."""
+        self._waiting, self._total = set(stale), len(stale)
+        again = self._gather(stale) if stale else set()
+        self.records = {path: self._found[path] for path in paths}
         self.is_new = bool(stale) or document.records.keys() != self.records.keys()
         """Whether there is something to tell that ``document`` does not hold."""
-        self._modules = _Modules(self.records, self._unpackable)
+        self._modules = _Modules(self.records, self._unpackable, self._analyse_after_all)
         self.common = document.common
-        todo = self._affected(document, stale) if self.is_new else []
+        todo = self._affected(document, again.union(stale)) if self.is_new else []
         if todo:
             self._resolve(todo)
 
@@ -82,26 +104,104 @@ class Finding:
         return {
             path: record
             for path, record in self.records.items()
-            if record.packed != _UNPACKED and not (record.summary is None and _may_be_passing(record.file))
+            if (record.packed != _UNPACKED or record.is_passed_over)
+            and not (record.summary is None and _may_be_passing(record.file))
         }
 
-    def _read(self, job: Job, paths: list[str]) -> Iterator[tuple[str, Record]]:
-        request = self._request
-        unsaved = {} if request.stdin is None else dict([request.stdin])
-        answers = analyse_files(job, paths, request.jobs or default_jobs(), unsaved, request.executor)
-        for done, answer in enumerate(answers, 1):
+    def _gather(self, stale: list[str]) -> set[str]:
+        """Read ``stale`` files as far as anything in them may be governed; the paths of all that were analysed.
+
+        What one file teaches may make others worth reading, whose words did not count so far.
+        """
+        job = self._job
+        if job.sought is None:
+            self._analyse([Source(path, self._unsaved(path)) for path in stale])
+            return set(stale)
+        wanted = wanted_words(job.sought, Known(job.sought, self.signs).learned)
+        for sight in self._look(stale, job._replace(wanted=wanted)):
+            self._found[sight.path] = _passed_over(sight)
+            self._learn(() if sight.seen is None else sight.seen.signs)
+        analysed = set[str]()
+        while True:
+            known = Known(job.sought, self.signs)
+            learned = wanted_words(job.sought, known.learned) - wanted
+            if learned:
+                wanted |= learned
+                for sight in self._look([*self._found], job._replace(learned=learned)):
+                    self._found[sight.path].see_more(sight.seen)
+            sources = [*self._worth_reading(known, analysed)]
+            for path in self._waiting.difference(source.path for source in sources):
+                self._tell_done(path)
+            if not sources:
+                return analysed
+            self._analyse(sources)
+            analysed.update(source.path for source in sources)
+
+    def _worth_reading(self, known: Known, analysed: Container[str]) -> Iterator[Source]:
+        """The files in which more words count than did so far."""
+        for path, record in self._found.items():
+            seen = record.seen
+            if seen is None:
+                if record.file is None and path not in analysed:
+                    yield Source(path, self._unsaved(path))
+                continue
+            hits = known.hits(seen)
+            must = MUST in seen.signs or path in self._job.defining
+            if (must and record.hits is None) or hits.exceed(record.hits or NOTHING_COUNTS):
+                yield Source(path, self._unsaved(path), hits)
+
+    def _look(self, paths: Sequence[str], job: Job) -> Iterator[Sight]:
+        sources = [Source(path, self._unsaved(path)) for path in paths]
+        return look_at_files(job, sources, self._jobs, self._request.executor)
+
+    def _analyse(self, sources: list[Source]) -> None:
+        for answer in analyse_files(self._job, sources, self._jobs, self._request.executor):
             packed = answer.packed
             if isinstance(packed, Analysed):
                 self._unpackable[answer.path] = packed
             raw = msgspec.Raw(packed) if isinstance(packed, bytes) else _UNPACKED
-            yield answer.path, Record(answer.stamp, raw, answer.summary)
-            if request.progress is not None:
-                request.progress(done, len(paths))
+            before = self._found.get(answer.path)
+            record = Record(answer.stamp, raw, answer.summary, hits=answer.hits)
+            if before is not None:  # if it has changed since it was looked at, the next run shall see that
+                record.stamp, record.seen = before.stamp, before.seen
+            self._found[answer.path] = record
+            if answer.summary is not None:
+                self._learn(answer.summary.signs)
+            self._tell_done(answer.path)
 
-    def _affected(self, document: Document, stale: list[str]) -> Iterable[str]:
+    def _tell_done(self, path: str) -> None:
+        """A file needs no more reading, as far as is known now."""
+        if path in self._waiting:
+            self._waiting.remove(path)
+            if self._request.progress is not None:
+                self._request.progress(self._total - len(self._waiting), self._total)
+
+    def _analyse_after_all(self, path: str) -> Analysed:
+        """The facts of a file that was passed over, which is asked for what it makes of others' names."""
+        source = Source(path, self._unsaved(path), NOTHING_COUNTS)
+        analysed = analyse_here(self._job, source)
+        if analysed is None:
+            for answer in analyse_files(self._job, [source], 1):
+                packed = answer.packed
+                analysed = packed if isinstance(packed, Analysed) else unpack(packed)
+        assert analysed is not None, "a worker answers"
+        return analysed
+
+    def _learn(self, signs: Iterable[str]) -> None:
+        self.signs = self.signs.union(signs)
+
+    def _unsaved(self, path: str) -> bytes | None:
+        stdin = self._request.stdin
+        return stdin[1] if stdin is not None and stdin[0] == path else None
+
+    @property
+    def _jobs(self) -> int:
+        return self._request.jobs or default_jobs()
+
+    def _affected(self, document: Document, stale: set[str]) -> Iterable[str]:
         """The files to be resolved again."""
         before = document.records
-        if before.keys() != self.records.keys() or _roots(before) != _roots(self.records):
+        if before.keys() != self.records.keys():
             return self.records
         seen_by = defaultdict(list)
         for path, reached in (*((path, record.reaches) for path, record in before.items()), (_ALL, document.common)):
@@ -120,18 +220,19 @@ class Finding:
 
     def _resolve(self, paths: Iterable[str]) -> None:
         request = self._request
-        declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
-        roots = catalog.Catalog.known_roots() if request.by_name else _roots(self.records)
-        known = catalog.Catalog.load(roots, request.apis, declared)
-        evaluator = Evaluator(self._modules, self._layout, known)
+        evaluator = Evaluator(self._modules, self._layout, self._catalogue)
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
             try:
-                finder = SiteFinder(evaluator, request.targets, request.watch)
+                finder = SiteFinder(evaluator, request.targets, request.watch, by_name=request.by_name)
             except (TooDeepError, RecursionError):
                 raise LayoutError(f"of what the manifest names, {_TOO_DEEP}: name it as it is defined") from None
             for path in paths:
                 record = self.records[path]
+                if record.is_passed_over:
+                    continue
                 record.file = _file(finder, self._modules.analysed(path))
+                if self._job.sought is not None and path not in self._job.defining:
+                    record.file = replace(record.file, symbols=frozenset())  # complete, or none
                 record.calls = tuple(sorted(finder.calls[path]))
         for path, reached in evaluator.reached.items():
             if path != _ALL:
@@ -140,17 +241,21 @@ class Finding:
 
 
 class _Modules(dict[str, f.ModuleFacts]):
-    """The facts of each file that has any, unpacked when they are asked for."""
+    """The facts of each file that has any, made or unpacked when they are asked for."""
 
-    def __init__(self, records: Mapping[str, Record], unpackable: Mapping[str, Analysed]) -> None:
+    def __init__(
+        self, records: Mapping[str, Record], known: Mapping[str, Analysed], analyse: Callable[[str], Analysed]
+    ) -> None:
         super().__init__()
         self._records = records
-        self._analysed = dict(unpackable)
+        self._analysed = dict(known)
+        self._analyse = analyse
 
     def analysed(self, path: str) -> Analysed:
         """All that is known of a file."""
         if path not in self._analysed:
-            self._analysed[path] = unpack(self._records[path].packed)
+            record = self._records[path]
+            self._analysed[path] = self._analyse(path) if record.is_passed_over else unpack(record.packed)
         return self._analysed[path]
 
     def __missing__(self, path: str) -> f.ModuleFacts:
@@ -166,11 +271,12 @@ class _Modules(dict[str, f.ModuleFacts]):
         return default if record is None or record.summary is None else self[path]
 
 
-def _roots(records: Mapping[str, Record]) -> set[str]:
-    """Top-level names of the libraries that the tree may reach and that the catalogue has; and of the builtins."""
-    summaries = [record.summary for record in records.values() if record.summary is not None]
-    found = {"builtins"}.union(*(summary.roots for summary in summaries))
-    return found & catalog.Catalog.known_roots()
+def _passed_over(sight: Sight) -> Record:
+    """What is known of a file of which nothing more is asked."""
+    seen = sight.seen
+    if seen is None:
+        return Record(sight.stamp, _UNPACKED, None)
+    return Record(sight.stamp, _UNPACKED, Summary((), sight.stamp.digest), SourceFile(sight.path), seen=seen)
 
 
 def _interface(record: Record) -> bytes:

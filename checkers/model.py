@@ -194,7 +194,7 @@ class SourceFile:
     """Headers of compound statements, filled only for files that hold an annotation."""
     unanalysed: Unanalysed | None = None
     symbols: frozenset[str] = frozenset()
-    """Qualified names of the functions, classes and methods it defines."""
+    """Qualified names of the functions, classes and methods it defines, if it was asked for (``Scan.defining``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,8 @@ class Tree:
     selected: frozenset[str] = frozenset()
     """Paths of the files that were asked for; the others were read for what the selected ones use."""
     names: frozenset[str] = frozenset()
-    """Fully qualified first-party names: modules, and their module-level bindings, functions, classes and methods."""
+    """Fully qualified first-party names: all modules, and what bindings, functions, classes and methods were asked
+    about (``Scan.named``); every one of them where one that was asked about is missing, or every file was analysed."""
     calls: frozenset[str] = field(default_factory=frozenset)
     """``path\\0name`` for each fully qualified first-party name that a file calls and the caller asked to watch."""
     passed_over: tuple[str, ...] = ()

@@ -132,9 +132,15 @@ def _scan(request: Request, manifest: Manifest | None, selection: Selection, std
             exclude=manifest.exclude,
             max_file_bytes=manifest.max_file_bytes,
             apis=manifest.apis,
+            named=tuple(entry.name for entry in manifest.apis),
         )
     if isinstance(manifest, BypassManifest):
-        scan = replace(scan, targets=manifest.targets, watch=manifest.watch)
+        names = (*scan.named, *manifest.targets, *manifest.watch)
+        scan = replace(scan, targets=manifest.targets, watch=manifest.watch, named=names)
+    if isinstance(manifest, OwnershipManifest):
+        entrypoints = [entry.entrypoint for entry in manifest.site if entry.entrypoint is not None]
+        defining = dict.fromkeys(entry.path for entry in manifest.site if entry.symbol is not None)
+        scan = replace(scan, named=(*scan.named, *dict.fromkeys(entrypoints)), defining=tuple(defining))
     return scan
 
 

@@ -39,6 +39,11 @@ def is_chain(target: str) -> bool:
     return "()" in target
 
 
+def chain_end(chain: str) -> str:
+    """The last name of a method chain."""
+    return chain.rpartition(".")[2].removesuffix("()")
+
+
 def target_matches(target: str, site: Site) -> bool:
     """Whether a target other than ``@kind`` governs ``site``: by a name it may reach, or its callee."""
     if is_chain(target):

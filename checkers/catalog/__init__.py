@@ -103,6 +103,9 @@ class Catalog:
         self._add(named)
         self._own = {entry.name for entry in (*extra, *named)}
         self._know_owners((*extra, *named))
+        self._others: dict[str, list[str]] = {}
+        for also, documented in self._spellings.items():
+            self._others.setdefault(documented, []).append(also)
         self._documented = self._entries.keys() | self._facts.keys() | set(self._spellings.values())
 
     @classmethod
@@ -132,6 +135,19 @@ class Catalog:
         """Every loaded entry, by name; those of form ``keyword`` after the others."""
         by_name = sorted(self._entries.values(), key=lambda entry: entry.name)
         return (*by_name, *sorted(self._keywords, key=lambda entry: (entry.name, entry.keyword or "")))
+
+    @property
+    def all_facts(self) -> tuple[NameFacts, ...]:
+        """What is known of names, in their order."""
+        return tuple(self._facts[name] for name in sorted(self._facts))
+
+    def spellings_of(self, name: str) -> tuple[str, ...]:
+        """A documented ``name`` and every other spelling of it, by its private homes and those of what holds it."""
+        found, prefix = [name], name
+        while prefix:
+            found += [also + name[len(prefix) :] for also in self._others.get(prefix, ())]
+            prefix = prefix.rpartition(".")[0]
+        return tuple(found)
 
     def canonical(self, name: str) -> str:
         """``name`` as documented: private homes and re-exports replaced, also where they are its prefix."""

@@ -8,6 +8,7 @@ running interpreter's, places inside f-strings before Python 3.12) is left to th
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,7 +29,9 @@ from checkers.facts.ast_values import (
 )
 from checkers.facts.builder import Builder
 from checkers.facts.flow import ArmKind, GroupKind
+from checkers.facts.hot import Hits
 from checkers.facts.interest import ACCESSORS, Interest
+from checkers.facts.sieve import Sieve, words_for
 from checkers.facts.walk import (
     CLASS_METHODS,
     IGNORED,
@@ -49,6 +52,11 @@ PARSER_RECURSION = 1500
 _FORMATS_ARE_MISPLACED = sys.version_info < (3, 12)
 """Before Python 3.12 (PEP 701) the tree's places inside f-strings are guesses."""
 
+_HAS_TYPE_STATEMENT = sys.version_info >= (3, 12)
+_TYPE_STATEMENT = re.compile(r"^([ \t]*)type ([^\W\d]\w*) *=(?!=)", re.MULTILINE)
+"""The commonest syntax that is newer than Python 3.11 (PEP 695). It tells as much as what it takes the place of: no
+place on the line is ever asked for."""
+
 _LINKS = (ast.Attribute, ast.Call, ast.Subscript)
 _CHAINS = (ast.Name, *_LINKS)
 _SEQUENCES = (ast.Tuple, ast.List)
@@ -56,20 +64,34 @@ _SEQUENCES = (ast.Tuple, ast.List)
 __all__ = ["NeedsReferenceError", "parse"]
 
 
-def parse(text: str, interest: Interest) -> f.ModuleFacts:
-    """The facts of one module, without comments and headers.
+def parse(text: str, interest: Interest, hits: Hits | None = None) -> f.ModuleFacts:
+    """The facts of one module, without comments and headers; of sites only those that ``hits`` allow, None for all.
 
     Raises :class:`NeedsReferenceError` for what the reference has to read or to judge, invalid syntax included.
     """
     with no_collection():
         tree = _tree(text)
+        places = Places(text)
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
-            walk = _Walk(Places(text), interest)
-            walk.run(tree)
-            return walk.builder.finish()
+            while True:
+                walk = _Walk(places, interest, hits)
+                walk.run(tree)
+                facts = walk.builder.finish()
+                if hits is None or hits.plain.issuperset(facts.given_names):
+                    return facts
+                hits = hits.with_names(frozenset(facts.given_names))  # they count in the module, too
 
 
 def _tree(text: str) -> ast.Module:
+    try:
+        return _compiled(text)
+    except NeedsReferenceError:
+        if _HAS_TYPE_STATEMENT or (older := _TYPE_STATEMENT.sub(r"\1\2:TypeAlias=", text)) == text:
+            raise
+        return _compiled(older)
+
+
+def _compiled(text: str) -> ast.Module:
     try:
         with recursion(PARSER_RECURSION), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,11 +103,12 @@ def _tree(text: str) -> ast.Module:
 class _Walk(Walk):
     """One walk over one tree."""
 
-    def __init__(self, places: Places, interest: Interest) -> None:
-        super().__init__(Builder(interest, _locate, _locate))
+    def __init__(self, places: Places, interest: Interest, hits: Hits | None) -> None:
+        super().__init__(Builder(interest, _locate, _locate, hits))
         self.places = places
         self.values = AstValues(self.builder, places.lines)
         self._formatted: ast.JoinedStr | None = None
+        self._sieve = None if hits is None else Sieve(places.lines, words_for(hits.plain))
 
     def run(self, module: ast.Module) -> None:
         """Tell the whole module."""
@@ -477,9 +500,18 @@ class _Walk(Walk):
                 followed = f.Part(f.Display((default,)), 0)
                 bound = followed if bound == f.OPAQUE else f.Choice((bound, followed))
             self.builder.bind(parameter.arg, bound)
-        steps: list[Step] = [(self._body, node.body), (self.builder.close,)]
-        steps += [(self.builder.close,)] * outside
+        steps: list[Step] = [] if self._is_idle(node) else [(self._body, node.body)]
+        steps += [(self.builder.close,)] * (1 + outside)
         self._then(*steps, (self.builder.bind, node.name, value))
+
+    def _is_idle(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Whether nothing can be governed in a function, and nothing outside depends on it."""
+        if self._sieve is None:
+            return False
+        first = node.body[0]
+        decorators = getattr(first, "decorator_list", None)
+        body = (decorators[0] if decorators else first).lineno
+        return self._sieve.is_idle(node.lineno, max(body, node.lineno + 1), node.end_lineno or node.lineno)
 
     def _class(self, node: ast.ClassDef) -> None:
         self._symbol = self.builder.qualify(node.name)
@@ -528,6 +560,8 @@ class _Walk(Walk):
         kind = type(node)
         if kind is ast.Constant:
             return
+        if self._sieve is not None and not self._is_misplaced and not self._sieve.holds(*_lines(node)):
+            return
         handler = _EXPRESSIONS.get(kind)
         if handler is not None:
             handler(self, node, context)
@@ -538,6 +572,11 @@ class _Walk(Walk):
         self._then(
             *((self._visit, child, inner) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         )
+
+    @property
+    def _is_misplaced(self) -> bool:
+        """Whether the tree does not tell where the nodes stand."""
+        return self._formatted is not None and _FORMATS_ARE_MISPLACED
 
     def _format(self, node: ast.JoinedStr, context: Context) -> None:
         inner = TYPE if context.is_type else IGNORED
@@ -708,6 +747,10 @@ class _Walk(Walk):
 
     def _starred(self, node: ast.Starred, context: Context) -> None:
         self._then((self._visit, node.value, context))
+
+
+def _lines(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.end_lineno or node.lineno
 
 
 def _whole(node: ast.stmt) -> f.Statement:

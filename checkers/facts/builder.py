@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from checkers.facts import model as f
 from checkers.facts.flow import ArmKind, Event, EventKind, Flow, GroupKind
+from checkers.facts.hot import Hits, Hot
 from checkers.facts.interest import Interest, Reach
 from checkers.facts.scopes import MODULE, Read, Resolution, Scope, StarEvent
 
@@ -49,8 +50,10 @@ class Builder:
         interest: Interest,
         locate: Callable[[Any], f.Place] = lambda place: place,
         extent: Callable[[Any], f.Statement] = lambda lines: lines,
+        hits: Hits | None = None,
     ) -> None:
         self.interest = interest
+        self._hits = hits
         self._locate = locate
         self._extent = extent
         self.scopes: list[Scope] = []
@@ -318,10 +321,15 @@ class Builder:
         names = [read.name for read in self._reads]
         reach = Reach(self.interest, loads, names, self._bindings, self._functions, classes)
         checked = self._only_type_checked(loads)
+        hot = None
+        if self._hits is not None:
+            hot = Hot(self._hits, self.interest, loads, names, self._bindings, self._functions, classes)
         uses = tuple(
             replace(pending.use, place=self._locate(pending.use.place), aliases=tuple(pending.aliases))
             for pending in self._uses
-            if not (pending.container and checked.issuperset(pending.container)) and reach.use(pending.use)
+            if not (pending.container and checked.issuperset(pending.container))
+            and (hot is None or hot.uses(pending.use))
+            and reach.use(pending.use)
         )
         stars = tuple(star.binding for star in self._stars)
         kept = reach.closure(uses, (*exports.values(), stars), classes)
@@ -342,6 +350,9 @@ class Builder:
             comments=comments,
             headers=headers,
             symbols=tuple(sorted(self._symbols)),
+            signs=() if hot is None else hot.signs(),
+            given_names=() if hot is None else tuple(sorted(hot.given_names)),
+            derived=None if hot is None else tuple(n for n, owner in enumerate(classes) if hot.derives(owner)),
         )
 
     def _settle_nonlocals(self) -> None:

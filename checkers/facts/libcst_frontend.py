@@ -17,6 +17,7 @@ import libcst as cst
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.flow import ArmKind, GroupKind
+from checkers.facts.hot import Hits
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.positions import Positions, Spot
 from checkers.facts.values import Values, callee_name, dotted, identifier, last_name, string_of
@@ -36,8 +37,8 @@ from checkers.limits import recursion
 from checkers.lines import NEWLINE, split_lines
 
 
-def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
-    """The facts of one module.
+def parse(text: str, interest: Interest, hits: Hits | None = None, *, annotated: bool) -> f.ModuleFacts:
+    """The facts of one module; of sites only those that ``hits`` allow, None for all.
 
     ``annotated``: keep comments and headers too, for annotations.
 
@@ -45,7 +46,7 @@ def parse(text: str, interest: Interest, *, annotated: bool) -> f.ModuleFacts:
     """
     with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
         module = cst.parse_module(text)
-        walk = _Walk(Positions(module), interest)
+        walk = _Walk(Positions(module), interest, hits)
         walk.run(module)
         if not annotated:
             return walk.builder.finish()
@@ -68,8 +69,8 @@ def comment_facts(comments: Sequence[tuple[Spot, str]], text: str) -> tuple[f.Co
 class _Walk(Walk):
     """One walk over one tree."""
 
-    def __init__(self, positions: Positions, interest: Interest) -> None:
-        super().__init__(Builder(interest))
+    def __init__(self, positions: Positions, interest: Interest, hits: Hits | None) -> None:
+        super().__init__(Builder(interest, hits=hits))
         self.positions = positions
         self.values = Values(self.builder)
         self.headers: list[f.HeaderFacts] = []

@@ -299,6 +299,12 @@ class ModuleFacts(Value, frozen=True):
     comments: tuple[CommentFacts, ...]
     headers: tuple[HeaderFacts, ...]
     symbols: tuple[str, ...]
+    signs: tuple[str, ...] = ()
+    """What it tells of the tree, see :class:`checkers.intake.words.Known`."""
+    given_names: tuple[str, ...] = ()
+    """Names that it gives to something governed, and attributes with their dot."""
+    derived: tuple[int, ...] | None = None
+    """Classes that may be governed by a base; None for all."""
 
 
 class Broken(Value, frozen=True):

@@ -1,4 +1,4 @@
-"""What of one module's facts concerns the rest of the tree: its names, the libraries it may reach, its interface.
+"""What of one module's facts concerns the rest of the tree: its names, its interface, what it teaches.
 
 The interface is all that other modules can see of it, in numbers that do not depend on what else the module holds: as
 long as its digest stays, a change to the module changes no other module's sites.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,47 +17,19 @@ from checkers.facts import model as f
 
 
 class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """``names`` are qualified inside the module; ``roots`` are top-level names of modules that it may reach."""
+    """``names`` are qualified inside the module; as long as ``interface`` stays, no other module's sites change."""
 
     names: tuple[str, ...]
-    roots: tuple[str, ...]
     interface: bytes
+    signs: tuple[str, ...] = ()
+    """What the module tells of the tree, see :class:`checkers.intake.words.Known`."""
 
 
-def summarise(facts: f.ModuleFacts, known: frozenset[str]) -> Summary:
-    """The summary of a module; of top-level names only those that are ``known`` count."""
+def summarise(facts: f.ModuleFacts) -> Summary:
+    """The summary of a module."""
     names = {*facts.symbols, *facts.exports}
     names.update(f"{owner.symbol}.{name}" for owner in facts.classes for name in owner.members)
-    return Summary(tuple(sorted(names)), tuple(sorted(_roots(facts) & known)), _Interface(facts).digest())
-
-
-def _roots(facts: f.ModuleFacts) -> set[str]:
-    values = [use.value for use in facts.uses] + [base for owner in facts.classes for base in owner.bases]
-    found = {name.partition(".")[0] for value in values for name in _strings(value)}
-    for binding in facts.bindings.values():
-        match binding.value:
-            case f.Module(name) | f.Member(name, 0, _) | f.Star(name, 0):
-                found.add(name.partition(".")[0])
-    return found
-
-
-def _strings(value: f.Expression) -> Iterator[str]:
-    """The strings by which an expression may name a module."""
-    while True:
-        match value:
-            case f.Call(function, arguments):
-                for argument in arguments:
-                    if isinstance(argument.value, f.Constant) and isinstance(argument.value.value, str):
-                        yield argument.value.value
-                value = function
-            case f.Item(owner, key):
-                if isinstance(key, f.Constant) and isinstance(key.value, str):
-                    yield key.value
-                value = owner
-            case f.Attribute(owner, _):
-                value = owner
-            case _:
-                return
+    return Summary(tuple(sorted(names)), _Interface(facts).digest(), facts.signs)
 
 
 class _Interface:

@@ -22,8 +22,10 @@ from pathlib import Path
 import msgspec
 
 from checkers import warm
+from checkers.facts.hot import Hits
 from checkers.facts.summary import Summary
 from checkers.intake.source import Stamp, read
+from checkers.intake.words import Glance
 from checkers.model import SourceFile
 
 FOLDER = warm.FOLDER
@@ -51,6 +53,21 @@ class Record(msgspec.Struct, array_like=True):
     """The watched names that it calls."""
     reaches: tuple[str, ...] = ()
     """The files that were looked at for its sake or for that of what it exports."""
+    seen: Glance | None = None
+    """What a look at it told; None where it is analysed whatever it holds."""
+    hits: Hits | None = None
+    """The words that counted when it was analysed; None where all did, or where it was passed over."""
+
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether none of its words counted, so that it was not analysed."""
+        return self.seen is not None and self.hits is None
+
+    def see_more(self, more: Glance | None) -> None:
+        """Note further words that were looked for."""
+        if self.seen is not None and more is not None and more.words:
+            words = tuple(sorted({*self.seen.words, *more.words}))
+            self.seen = msgspec.structs.replace(self.seen, words=words)
 
 
 class Document(msgspec.Struct, array_like=True):
@@ -64,6 +81,8 @@ class Document(msgspec.Struct, array_like=True):
     records: dict[str, Record]
     common: tuple[str, ...] = ()
     """The files that were looked at for the sake of all."""
+    signs: tuple[str, ...] = ()
+    """What was known of the tree, see :class:`checkers.intake.words.Known`."""
 
 
 NOTHING = Document("", 0, {})
@@ -113,9 +132,9 @@ class Cache:
         stamp = read(self._root, path, self._limit)[1]
         return stamp if stamp.digest == before.digest else None
 
-    def store(self, records: Mapping[str, Record], common: Sequence[str]) -> None:
+    def store(self, records: Mapping[str, Record], common: Sequence[str], signs: Sequence[str]) -> None:
         """Keep what is known. A folder that cannot be written costs the next run its head start, and nothing else."""
-        document = Document(self._asked, self._began, dict(records), tuple(common))
+        document = Document(self._asked, self._began, dict(records), tuple(common), tuple(signs))
         with contextlib.suppress(OSError, ValueError, OverflowError, RecursionError):
             data = pack(document)
             prepare(self._folder)

@@ -22,7 +22,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -33,16 +33,21 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from checkers.annotations import ANNOTATION_KEYWORDS, is_attempt
 from checkers.facts import ast_frontend
+from checkers.facts.hot import Hits
 from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
 from checkers.facts.summary import Summary, summarise
 from checkers.intake.source import Stamp, decode, read, stamp_of, too_deep, too_large
+from checkers.intake.syntax import is_valid
+from checkers.intake.words import Glance, Vocabulary, glance, look_for, plain
 from checkers.limits import recursion
 from checkers.lines import split_lines
 
@@ -50,6 +55,8 @@ if TYPE_CHECKING:
     from libcst import ParserSyntaxError
 
 CHUNK_FILES = 16
+LOOK_FILES = 100
+"""A look at a file is short work."""
 CPU_SECONDS = 20
 CPU_SECONDS_PER_MIB = 10
 MEMORY_BYTES = 6 * 1024**3
@@ -59,24 +66,42 @@ _PACKED_DEPTH = 1000
 """Nesting of calls within which values are packed, in C code that a deep one would bring down."""
 _ENCODER = msgspec.msgpack.Encoder()
 
+_COOKIE = re.compile(rb"coding[=:]")
+_COOKIE_BYTES = 1000
+
 _PARSER_PLACE = re.compile(r"error at (\d+):(\d+)")
 _PARSER_PREFIX = re.compile(r"^(?:parser error: |tokenizer error: |error at \d+:\d+: )+")
 
 
-Chunk = tuple[tuple[str, bytes | None], ...]
-"""Paths, and for an unsaved buffer the bytes that stand for the file."""
+class Source(NamedTuple):
+    """A file to be read."""
+
+    path: str
+    unsaved: bytes | None = None
+    """What stands for the file, for an unsaved buffer."""
+    hits: Hits | None = None
+    """The words that count in it; None for all."""
+
+
+Chunk = tuple[Source, ...]
 
 
 class Job(NamedTuple):
-    """What a worker needs to know besides the paths."""
+    """What a worker needs to know besides the files."""
 
     root: str
     interest: Interest
-    keywords: tuple[str, ...]
-    """A file that holds none of these words holds no annotation, and its comments are not kept."""
     max_file_bytes: int
     reference: bool = False
     """Whether the reference front end reads every file."""
+    sought: Vocabulary | None = None
+    """What is looked for; None where every file is read in full."""
+    wanted: frozenset[bytes] = frozenset()
+    """The words of that, and those that were learned."""
+    learned: frozenset[bytes] = frozenset()
+    """Words that are looked for in files which were looked at before."""
+    defining: frozenset[str] = frozenset()
+    """Files that are read in full for what they define."""
 
 
 class Analysed(NamedTuple):
@@ -92,6 +117,14 @@ class Analysed(NamedTuple):
 _DECODER = msgspec.msgpack.Decoder(Analysed)
 
 
+class Sight(NamedTuple):
+    """What a look at one file told; None where only its analysis can tell."""
+
+    path: str
+    stamp: Stamp
+    seen: Glance | None
+
+
 class Answer(NamedTuple):
     """What a worker says of one file: a summary, if there are facts, and the whole as MessagePack."""
 
@@ -100,6 +133,11 @@ class Answer(NamedTuple):
     """Not packed where that cannot be: values nest too deep, or are no Unicode."""
     summary: Summary | None
     stamp: Stamp
+    hits: Hits | None = None
+    """The words that counted, with those that the file itself gave."""
+
+
+Found = TypeVar("Found", Sight, Answer)
 
 
 def unpack(packed: bytes | msgspec.Raw) -> Analysed:
@@ -107,8 +145,46 @@ def unpack(packed: bytes | msgspec.Raw) -> Analysed:
     return _DECODER.decode(packed)
 
 
-def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
-    """The facts of one file."""
+def look(job: Job, path: str, data: bytes | Broken) -> Glance | None:
+    """What the bytes of one file tell; None where it cannot be read."""
+    assert job.sought is not None, "there is something to look for"
+    if isinstance(data, Broken) or len(data) > job.max_file_bytes:
+        return None
+    told = _plainly(path, data)
+    if told is None:
+        return None
+    text, data = told
+    if job.learned:
+        return Glance(look_for(data, job.learned), (), (), False)
+    must = not is_valid(text)
+    if not must and any(word.encode() in data for word in ANNOTATION_KEYWORDS):
+        must = _is_annotated(text if isinstance(text, str) else text.decode())
+    return glance(data, job.sought, job.wanted, must=must)
+
+
+def _plainly(path: str, data: bytes) -> tuple[str | bytes, bytes] | None:
+    """A source that may be parsed, and bytes to look for words in."""
+    if not path.endswith(".ipynb") and data.isascii() and _COOKIE.search(data, 0, _COOKIE_BYTES) is None:
+        return data, data
+    notebook = read_notebook(data) if path.endswith(".ipynb") else None
+    text = notebook.text if isinstance(notebook, Notebook) else notebook or decode(data)
+    return None if isinstance(text, Broken) else (text, plain(text))
+
+
+def analyse_here(job: Job, source: Source) -> Analysed | None:
+    """The facts of one file, made in this process; None where that is left to a worker."""
+    data, _ = _read(job, source, bounded=False)
+    text = data if isinstance(data, Broken) or source.path.endswith(".ipynb") else decode(data)
+    if not isinstance(text, str):
+        return None
+    try:
+        return Analysed(source.path, ast_frontend.parse(text, job.interest, source.hits))
+    except ast_frontend.NeedsReferenceError:
+        return None
+
+
+def analyse(job: Job, path: str, data: bytes | Broken, hits: Hits | None = None) -> Analysed:
+    """The facts of one file; of sites only those that ``hits`` allow, None for all."""
     if isinstance(data, Broken):
         return Analysed(path, None, data)
     if len(data) > job.max_file_bytes:
@@ -119,30 +195,38 @@ def analyse(job: Job, path: str, data: bytes | Broken) -> Analysed:
     text = decode(data) if notebook is None else notebook.text
     if isinstance(text, Broken):
         return Analysed(path, None, text)
-    analysed = _facts(job, path, text, notebook)
+    analysed = _facts(job, path, text, notebook, hits)
     if notebook is None:
         return analysed
     columns = tuple(notebook.columns.items()) if analysed.facts is not None else ()
     return analysed._replace(cells=notebook.cells, columns=columns)
 
 
-def _facts(job: Job, path: str, text: str, notebook: Notebook | None) -> Analysed:
+def _facts(job: Job, path: str, text: str, notebook: Notebook | None, hits: Hits | None) -> Analysed:
     """By the fast front end where it can tell all that is wanted, else by the reference."""
-    annotated = _is_annotated(text, job.keywords)
+    annotated = _is_annotated(text)
     if not annotated and not job.reference:
         try:
-            return Analysed(path, ast_frontend.parse(text, job.interest))
+            return Analysed(path, ast_frontend.parse(text, job.interest, hits))
         except ast_frontend.NeedsReferenceError:
             pass
-    return _reference(job, path, text, notebook, annotated)
+    return _reference(job, path, text, notebook, hits, annotated)
 
 
-def _is_annotated(text: str, keywords: tuple[str, ...]) -> bool:
-    """Whether a comment may hold one of the words."""
-    return any(word in text and re.search(rf"#[^\r\n]*{word}", text) for word in keywords)
+def _is_annotated(text: str) -> bool:
+    """Whether a comment may be an annotation; what looks like a comment inside a string counts, too."""
+    lines = (match[0] for word in ANNOTATION_KEYWORDS if word in text for match in _comments(word).finditer(text))
+    return any(is_attempt(line[start.start() :]) for line in lines for start in re.finditer("#", line))
 
 
-def _reference(job: Job, path: str, text: str, notebook: Notebook | None, annotated: bool) -> Analysed:
+@cache
+def _comments(word: str) -> re.Pattern[str]:
+    return re.compile(rf"#[^\r\n]*{word}[^\r\n]*")
+
+
+def _reference(
+    job: Job, path: str, text: str, notebook: Notebook | None, hits: Hits | None, annotated: bool
+) -> Analysed:
     # Imported only where it is needed: that takes as long as reading a hundred files.
     from libcst import ParserSyntaxError
 
@@ -152,7 +236,7 @@ def _reference(job: Job, path: str, text: str, notebook: Notebook | None, annota
     if deep is not None:
         return Analysed(path, None, deep)
     try:
-        return Analysed(path, libcst_frontend.parse(text, job.interest, annotated=annotated))
+        return Analysed(path, libcst_frontend.parse(text, job.interest, hits, annotated=annotated))
     except ParserSyntaxError as error:
         return _unparsable(path, text, notebook, error)
     except UnicodeEncodeError as error:
@@ -192,31 +276,53 @@ def place_in(analysed: Analysed, line: int) -> tuple[int | None, int]:
     return cell_of(analysed.cells, line)
 
 
-def _read_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Answer]:
+def look_at_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Sight]:
+    """What a worker does at first; see :func:`analyse_chunk`."""
+    sights = []
+    for source in chunk:
+        data, stamp = _read(job, source, bounded=bounded)
+        try:
+            seen = look(job, source.path, data)
+        except Exception:  # its analysis will tell
+            seen = None
+        sights.append(Sight(source.path, stamp, seen))
+    return sights
+
+
+def analyse_chunk(job: Job, chunk: Chunk, *, bounded: bool = False) -> list[Answer]:
     """What a worker does; its answer is facts or reasons, never an exception.
 
     ``bounded``: this process is one of our own, which may be ended when a file takes it too long.
     """
     results = []
-    for path, given in chunk:
-        data, stamp = read(job.root, path, job.max_file_bytes) if given is None else (given, stamp_of(given))
-        if bounded:
-            _limit_time(0 if isinstance(data, Broken) else len(data))
+    for source in chunk:
+        path, _, hits = source
+        data, stamp = _read(job, source, bounded=bounded)
         try:
-            analysed = analyse(job, path, data)
-            results.append(_answer(job, analysed, stamp))
+            analysed = analyse(job, path, data, hits)
+            results.append(_answer(job, analysed, stamp, hits))
         except Exception as error:  # a fault of ours must not cost the other files their verdict
             message = f"the analysis failed, please report it: {type(error).__name__}: {error}"
-            results.append(_answer(job, Analysed(path, None, Broken("SRC005", message, 1, 1)), stamp))
+            results.append(_answer(job, Analysed(path, None, Broken("SRC005", message, 1, 1)), stamp, hits))
     return results
 
 
-def _answer(job: Job, analysed: Analysed, stamp: Stamp) -> Answer:
-    summary = None if analysed.facts is None else summarise(analysed.facts, job.interest.roots)
+def _read(job: Job, source: Source, *, bounded: bool) -> tuple[bytes | Broken, Stamp]:
+    path, unsaved, _ = source
+    data, stamp = read(job.root, path, job.max_file_bytes) if unsaved is None else (unsaved, stamp_of(unsaved))
+    if bounded:
+        _limit_time(0 if isinstance(data, Broken) else len(data))
+    return data, stamp
+
+
+def _answer(job: Job, analysed: Analysed, stamp: Stamp, hits: Hits | None) -> Answer:
+    summary = None if analysed.facts is None else summarise(analysed.facts)
     packed: bytes | Analysed = analysed
     with suppress(OverflowError, UnicodeEncodeError, RecursionError), recursion(_PACKED_DEPTH):
         packed = _ENCODER.encode(analysed)
-    return Answer(analysed.path, packed, summary, stamp)
+    if hits is not None and analysed.facts is not None:
+        hits = hits.with_names(frozenset(analysed.facts.given_names))
+    return Answer(analysed.path, packed, summary, stamp, hits)
 
 
 def _limit_time(size: int) -> None:
@@ -271,37 +377,48 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def analyse_files(
-    job: Job,
-    paths: Sequence[str],
-    jobs: int,
-    unsaved: Mapping[str, bytes] | None = None,
-    executor: Executor | None = None,
-) -> Iterator[Answer]:
-    """What became of each of ``paths``, in any order, read on ``executor``, or else by ``jobs`` workers of our own.
+def analyse_files(job: Job, sources: Sequence[Source], jobs: int, executor: Executor | None = None) -> Iterator[Answer]:
+    """What became of each of ``sources``, in any order, on ``executor``, or else by ``jobs`` workers of our own."""
+    for found in _read_files(analyse_chunk, CHUNK_FILES, job, sources, jobs, executor):
+        yield _fatal(job, found) if isinstance(found, Source) else found
 
-    ``unsaved``: bytes that stand for what the file of a path holds.
-    """
-    files = [(path, (unsaved or {}).get(path)) for path in paths]
-    waiting = deque(tuple(files[start : start + CHUNK_FILES]) for start in range(0, len(files), CHUNK_FILES))
-    suspects: list[tuple[str, bytes | None]] = []
+
+def look_at_files(job: Job, sources: Sequence[Source], jobs: int, executor: Executor | None = None) -> Iterator[Sight]:
+    """What a look at each of ``sources`` tells, in any order; see :func:`analyse_files`."""
+    for found in _read_files(look_at_chunk, LOOK_FILES, job, sources, jobs, executor):
+        yield Sight(found.path, Stamp(), None) if isinstance(found, Source) else found
+
+
+def _read_files(
+    work: Callable[..., list[Found]],
+    size: int,
+    job: Job,
+    sources: Sequence[Source],
+    jobs: int,
+    executor: Executor | None,
+) -> Iterator[Found | Source]:
+    """What ``work`` says of each source; the source itself stands for one that no worker survived."""
+    waiting = deque(tuple(sources[start : start + size]) for start in range(0, len(sources), size))
+    suspects: list[Source] = []
     if executor is not None:
-        yield from _on_foreign(executor, job, waiting)
+        yield from _on_foreign(executor, work, job, waiting)
     while waiting:
         with _workers(min(jobs, len(waiting))) as pool:
-            yield from _until_broken(pool, job, waiting, suspects, 2 * jobs)
+            yield from _until_broken(pool, work, job, waiting, suspects, 2 * jobs)
     for suspect in suspects:
-        yield _analyse_alone(job, suspect)
+        yield _read_alone(work, job, suspect)
 
 
-def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator[Answer]:
+def _on_foreign(
+    executor: Executor, work: Callable[..., list[Found]], job: Job, waiting: deque[Chunk]
+) -> Iterator[Found]:
     """Have ``executor`` work through ``waiting``; what it does not answer stays there, and a warning tells so."""
-    running: dict[Future[list[Answer]], Chunk] = {}
+    running: dict[Future[list[Found]], Chunk] = {}
     failure: Exception | None = None
     try:
         while waiting and failure is None:
             try:
-                running[executor.submit(_read_chunk, job, waiting[0])] = waiting[0]
+                running[executor.submit(work, job, waiting[0])] = waiting[0]
                 waiting.popleft()
             except Exception as error:  # broken, shut down: each executor has its own
                 failure = error
@@ -324,16 +441,21 @@ def _on_foreign(executor: Executor, job: Job, waiting: deque[Chunk]) -> Iterator
 
 
 def _until_broken(
-    pool: Executor, job: Job, waiting: deque[Chunk], suspects: list[tuple[str, bytes | None]], window: int
-) -> Iterator[Answer]:
+    pool: Executor,
+    work: Callable[..., list[Found]],
+    job: Job,
+    waiting: deque[Chunk],
+    suspects: list[Source],
+    window: int,
+) -> Iterator[Found]:
     """Work through ``waiting``; when a worker dies, stop and leave what was under way in ``suspects``."""
-    running: dict[Future[list[Answer]], Chunk] = {}
+    running: dict[Future[list[Found]], Chunk] = {}
     broken = False
     while running or (waiting and not broken):
         while waiting and not broken and len(running) < window:
             chunk = waiting.popleft()
             try:
-                running[pool.submit(_read_chunk, job, chunk, bounded=True)] = chunk
+                running[pool.submit(partial(work, bounded=True), job, chunk)] = chunk
             except BrokenExecutor:
                 waiting.appendleft(chunk)
                 broken = True
@@ -347,10 +469,14 @@ def _until_broken(
                 suspects += chunk
 
 
-def _analyse_alone(job: Job, file: tuple[str, bytes | None]) -> Answer:
+def _read_alone(work: Callable[..., list[Found]], job: Job, source: Source) -> Found | Source:
     try:
         with _workers(1) as pool:
-            return pool.submit(_read_chunk, job, (file,), bounded=True).result()[0]
+            return pool.submit(partial(work, bounded=True), job, (source,)).result()[0]
     except BrokenExecutor:
-        message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
-        return _answer(job, Analysed(file[0], None, Broken("SRC005", message, 1, 1)), Stamp())
+        return source
+
+
+def _fatal(job: Job, source: Source) -> Answer:
+    message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
+    return _answer(job, Analysed(source.path, None, Broken("SRC005", message, 1, 1)), Stamp(), source.hits)

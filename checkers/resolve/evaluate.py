@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from checkers.catalog import Catalog
 from checkers.facts import model as f
+from checkers.facts.hot import ITSELF
 from checkers.resolve.layout import Layout
 from checkers.resolve.values import (
     External,
@@ -40,8 +41,6 @@ _TYPE_WRAPPERS = frozenset(
     {"Annotated", "ClassVar", "Final", "InitVar", "NotRequired", "Optional", "ReadOnly", "Required", "Union"}
 )
 _FIRST_ONLY = frozenset({"Annotated", "ClassVar", "Final", "InitVar", "NotRequired", "ReadOnly", "Required"})
-_ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
-"""Attributes of a callable that are, or give, the callable again."""
 _CLASS_OF = frozenset({"builtins.type", "typing.Type"})
 _PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "django.utils.functional.cached_property"})
 _CONTEXT_MANAGERS = frozenset({"contextlib.asynccontextmanager", "contextlib.contextmanager"})
@@ -339,7 +338,7 @@ class Evaluator:
             return (Names(value),)
         if name == "__class__":
             return self._class_of(value)
-        if name in _ITSELF and isinstance(value, External | Method | ProjectFunction):
+        if name in ITSELF and isinstance(value, External | Method | ProjectFunction):
             return (value,)
         match value:
             case External(owner):

@@ -66,10 +66,13 @@ class _Api(NamedTuple):
 class SiteFinder:
     """Finds the sites of one file after the other."""
 
-    def __init__(self, evaluator: Evaluator, targets: Sequence[str] = (), watch: Iterable[str] = ()) -> None:
+    def __init__(
+        self, evaluator: Evaluator, targets: Sequence[str] = (), watch: Iterable[str] = (), *, by_name: bool = False
+    ) -> None:
         self.evaluator = evaluator
         self.catalog: Catalog = evaluator.catalog
         self.patterns = [target for target in targets if "*" in target and not is_chain(target)]
+        self._by_name = by_name
         self.chains = [target for target in targets if is_chain(target)]
         self._watched = self._watched_names(watch)
         self.calls: dict[str, set[str]] = defaultdict(set)
@@ -111,7 +114,7 @@ class SiteFinder:
         confidence = Confidence.CERTAIN
         if not apis and is_call:
             apis = self._declared_chain(use)
-        if not apis and is_call and self._unseen(values) and isinstance(use.value, f.Attribute):
+        if not apis and is_call and self._by_name and self._unseen(values) and isinstance(use.value, f.Attribute):
             apis = [_Api(entry, True) for entry in self.catalog.by_name(use.value.name)]
             confidence = Confidence.BY_NAME
         if not apis:
@@ -318,6 +321,8 @@ class SiteFinder:
 
     def _subclasses(self, analysed: Analysed, facts: f.ModuleFacts) -> Iterator[Site]:
         for number_, owner in enumerate(facts.classes):
+            if facts.derived is not None and number_ not in facts.derived:
+                continue
             apis = [_Api(entry, False) for entry in self.governed_bases(analysed.path, number_)]
             if apis:
                 use = f.Use(f.Role.REFERENCE, f.OPAQUE, owner.place, owner.symbol, "", None, ())

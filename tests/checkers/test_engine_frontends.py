@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers import engine
+from checkers.catalog import Catalog
 from checkers.facts import ast_frontend, libcst_frontend
 from checkers.facts.interest import Interest
 from checkers.intake.files import list_files
@@ -107,7 +108,8 @@ def facts_of(text: str, interest: Interest) -> tuple[object, object]:
 
 @pytest.fixture(scope="module")
 def interest() -> Interest:
-    return engine._interest(engine.Scan(REPOSITORY), Layout([*list_files(REPOSITORY).files]))
+    everything = Catalog.load(Catalog.known_roots())
+    return engine._interest(engine.Scan(REPOSITORY), Layout([*list_files(REPOSITORY).files]), everything)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -144,8 +144,8 @@ def test_things_that_are_no_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> None:
-    job = pipeline.Job(str(tmp_path), Interest(), (), 1000)
-    (answer,) = pipeline.analyse_files(job, ["gone.py"], 1)
+    job = pipeline.Job(str(tmp_path), Interest(), 1000)
+    (answer,) = pipeline.analyse_files(job, [pipeline.Source("gone.py")], 1)
     assert isinstance(answer.packed, bytes)
     result = pipeline.unpack(answer.packed)
     assert result.broken is not None
@@ -172,7 +172,7 @@ def test_star_imports_in_a_circle_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_leaves_no_worker(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("x = a" + ".b()" * 4000 + "\n")
+    (tmp_path / "slow.py").write_text(SITE + "x = a" + ".b()" * 4000 + "\n")
     (tmp_path / "other.py").write_text(SITE)
     run = subprocess.Popen(
         [*INTERRUPTIBLE, "ownership", "--list-sites", "--root", tmp_path],

@@ -118,13 +118,13 @@ def project(tmp_path: Path) -> Path:
 
 def check_ownership(root: Path) -> Judgement:
     manifest = load_ownership(root, None)
-    tree = scan(Scan(root, roots=manifest.roots, exclude=manifest.exclude, apis=manifest.apis, jobs=1))
+    tree = scan(Scan(root, roots=manifest.roots, exclude=manifest.exclude, apis=manifest.apis, jobs=1, whole=True))
     return ownership.judge(tree, manifest, selection=manifest.selection, today=TODAY)
 
 
 def check_bypass(root: Path) -> Judgement:
     manifest = load_bypass(root, None)
-    tree = scan(Scan(root, targets=manifest.targets, watch=manifest.watch, jobs=1))
+    tree = scan(Scan(root, targets=manifest.targets, watch=manifest.watch, jobs=1, whole=True))
     return bypass.judge(tree, manifest, selection=manifest.selection, today=TODAY)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +60,7 @@ PATHS = {name: name.replace(".", "/") + ("/__init__.py" if name == "pkg" else ".
 
 
 def told(tree: Tree) -> object:
-    return tree.files, tree.selected, sorted(tree.names), tree.calls
+    return without_statements(tree), tree.selected, sorted(tree.names), tree.calls
 
 
 @settings(max_examples=25, deadline=None)
@@ -85,3 +87,25 @@ def test_any_change_gives_what_a_scan_without_cache_gives(
             assert told(kept) == told(engine.scan(engine.Scan(root, **asked)))  # type: ignore[arg-type]
     finally:
         shutil.rmtree(root)
+
+
+def without_statements(tree: Tree) -> object:
+    """What was found, without the numbers that statements have among those that were looked at."""
+
+    def plain(found: tuple[Any, ...]) -> list[Any]:
+        return [replace(one, extent=replace(one.extent, statement=0)) for one in found]
+
+    return [(file.path, plain(file.sites), plain(file.uses), file.unanalysed, file.comments) for file in tree.files]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fixed_dictionaries({path: source() for path in PATHS.values()}))
+def test_what_is_passed_over_holds_nothing(files: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "pkg").mkdir()
+        for path, text in files.items():
+            (root / path).write_text(text, encoding="utf-8")
+        asked: dict[str, Any] = {"jobs": 1, "targets": ("m1.a", "*.go()"), "watch": ("m2.b",)}
+        found, whole = engine.scan(engine.Scan(root, **asked)), engine.scan(engine.Scan(root, whole=True, **asked))
+        assert (without_statements(found), found.calls) == (without_statements(whole), whole.calls)

@@ -1,0 +1,320 @@
+"""What is passed over holds nothing: every way by which a file may govern without the API's own name in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import catalog, engine, finding
+from checkers.intake import pipeline, syntax, words
+from checkers.model import ApiKind, Tree
+
+TREES: dict[str, tuple[dict[str, str], list[str]]] = {
+    "an alias": (
+        {"a.py": "import subprocess\nlaunch = subprocess.run\n", "b.py": "from a import launch\nlaunch('x')\n"},
+        ["a.py:2 subprocess.run", "b.py:2 subprocess.run"],
+    ),
+    "an alias of an alias, through a file without words of its own": (
+        {
+            "a.py": "from os import system as go\n",
+            "b.py": "import a\nonward = a.go\n",
+            "c.py": "import b as other\nother.onward('x')\n",
+        },
+        ["b.py:2 os.system", "c.py:2 os.system"],
+    ),
+    "a name imported by a star": (
+        {"a.py": "from os import system as go\n", "b.py": "from a import *\ngo('x')\n"},
+        ["b.py:2 os.system"],
+    ),
+    "a module under another name": (
+        {"a.py": "import subprocess as sp\n", "b.py": "import a\na.sp.run('x')\n"},
+        ["b.py:2 subprocess.run"],
+    ),
+    "a module that is assigned": (
+        {"a.py": "import os\nplatform_os = os\n", "b.py": "from a import platform_os\nplatform_os.system('x')\n"},
+        ["b.py:2 os.system"],
+    ),
+    "a module in an attribute": (
+        {
+            "a.py": "import os\nclass Box:\n    def __init__(self):\n        self.held = os\nbox = Box()\n",
+            "b.py": "from a import box\nbox.held.system('x')\n",
+        },
+        ["b.py:2 os.system"],
+    ),
+    "a method of what another file made": (
+        {
+            "a.py": "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor()\n",
+            "b.py": "from a import pool\n",
+            "c.py": "from b import pool\ndef f():\n    pool.submit(print)\n",
+        },
+        ["a.py:2 concurrent.futures.ThreadPoolExecutor", "c.py:3 concurrent.futures.Executor.submit"],
+    ),
+    "a subclass of a subclass": (
+        {
+            "a.py": "import threading\nclass One(threading.Thread): pass\n",
+            "b.py": "from a import One\nclass Two(One): pass\n",
+            "c.py": "from b import Two\nTwo()\n",
+        },
+        ["a.py:2 threading.Thread", "b.py:2 threading.Thread", "c.py:2 threading.Thread"],
+    ),
+    "a class that a renamed base makes, two files away": (
+        {
+            "a.py": "import threading\nclass One(threading.Thread): pass\n",
+            "b.py": "from a import One as Base\n",
+            "c.py": "import b\nclass Two(b.Base): pass\n",
+        },
+        ["a.py:2 threading.Thread", "c.py:2 threading.Thread"],
+    ),
+    "a class made by the class of an instance": (
+        {
+            "a.py": "import threading\nclass One(threading.Thread):\n    def again(me):\n        return type(me)()\n",
+            "b.py": "from a import One\ndef f(x: One):\n    kind = type(x)\n    return kind()\n",
+        },
+        ["a.py:2 threading.Thread", "a.py:4 threading.Thread", "b.py:4 threading.Thread"],
+    ),
+    "a class method that makes its class": (
+        {"a.py": "import threading\nclass A(threading.Thread):\n    @classmethod\n    def f(kind):\n        kind()\n"},
+        ["a.py:2 threading.Thread", "a.py:5 threading.Thread"],
+    ),
+    "a function that returns a class": (
+        {
+            "a.py": "import threading\ndef kind() -> type[threading.Thread]: ...\n",
+            "b.py": "from a import kind\nmade = kind()\nmade()\n",
+            "c.py": "import b\nb.made()\n",
+        },
+        ["b.py:3 threading.Thread", "c.py:2 threading.Thread"],
+    ),
+    "an attribute that holds a callable": (
+        {
+            "a.py": "import os\nclass Box:\n    go = os.system\n",
+            "b.py": "from a import Box\ndef f():\n    Box.go('x')\n",
+        },
+        ["a.py:3 os.system", "b.py:3 os.system"],
+    ),
+    "a global that a function sets": (
+        {
+            "a.py": "import os\nrun = None\ndef setup():\n    global run\n    run = os.system\n",
+            "b.py": "import a\na.run('x')\n",
+        },
+        ["a.py:5 os.system", "b.py:2 os.system"],
+    ),
+    "strings": (
+        {
+            "a.py": "import os\ngo = getattr(os, 'system')\n",
+            "b.py": "import a, sys, importlib\ngetattr(a, 'go')('x')\nvars(a)['go']('x')\n",
+            "c.py": "import sys\nsys.modules['subprocess'].run('x')\n",
+            "d.py": "import importlib\nimportlib.import_module('subprocess').run('x')\n",
+            "e.py": "import os\ngetattr(os, 'sys' 'tem')('x')\ngetattr(os, '\\x73ystem')('x')\n",
+        },
+        [
+            *("a.py:2 os.system", "b.py:2 os.system", "b.py:3 os.system", "c.py:2 subprocess.run"),
+            *("d.py:2 subprocess.run", "e.py:2 os.system", "e.py:3 os.system"),
+        ],
+    ),
+    "white space and comments around dots": (
+        {
+            "a.py": "import os\nos . system(1)\n(os.\n    system(2))\n(os.  # why\n    system(3))\nos.\\\nsystem(4)\n",
+            "b.py": "import os\ndef f():\n    (os.  # why\n     system('x'))\ndef g(): os.  \\\n  system('x')\n",
+        },
+        [*(f"a.py:{line} os.system" for line in (2, 4, 6, 8)), "b.py:4 os.system", "b.py:6 os.system"],
+    ),
+    "strings under other names": (
+        {
+            "a.py": "import os\nfrom importlib import import_module as im\nheld = vars(os)\ngive = getattr\n",
+            "b.py": "from a import held\nheld['system'](1)\nheld.get('system')(2)\n",
+            "c.py": "import a\na.im('subprocess').run(1)\na.give(a.os, 'popen')(2)\n",
+            "d.py": "import sys\nmods = sys.modules\n",
+            "e.py": "import d\nd.mods['subprocess'].call(1)\n",
+        },
+        [
+            *("b.py:2 os.system", "b.py:3 os.system", "c.py:2 subprocess.run", "c.py:3 os.popen"),
+            "e.py:2 subprocess.call",
+        ],
+    ),
+    "strings in pieces on several lines": (
+        {"a.py": "import os\ndef f():\n    getattr(\n        (os),\n        'sys'\n        'tem',\n    )(1)\n"},
+        ["a.py:3 os.system"],
+    ),
+    "f-strings": (
+        {
+            "a.py": 'import os, subprocess\nx = f"""{1}\n{os.system(1)}\n\n{[subprocess.run(2)]}"""\n',
+            "b.py": "from a import x\ny = f'{x}'\n",
+        },
+        ["a.py:3 os.system", "a.py:5 subprocess.run"],
+    ),
+    "an import list with parentheses in its comments": (
+        {"a.py": "from os import (  # see (1)\n    system as go,  # and )\n    popen)\ngo(1)\npopen(2)\n"},
+        ["a.py:4 os.system", "a.py:5 os.popen"],
+    ),
+    "imports on one line with other things": (
+        {"a.py": "x = 1; import os as o; o.system('x')\nif x: from os import (  # why\n    popen as p,\n)\np('x')\n"},
+        ["a.py:1 os.system", "a.py:5 os.popen"],
+    ),
+    "a continued import": (
+        {"a.py": "from \\\n    os \\\n    import system \\\n    as go\n", "b.py": "from a import go\ngo('x')\n"},
+        ["b.py:2 os.system"],
+    ),
+    "letters that Python takes for others": (
+        {"a.py": "import os\ndef f():\n    os.ｓｙｓｔｅｍ('x')\n", "b.py": "from os import ｓystem as go\ngo('x')\n"},
+        ["a.py:3 os.system", "b.py:2 os.system"],
+    ),
+    "a walrus, a default, a conditional": (
+        {
+            "a.py": "import os\ndef f(x, go=os):\n    if (run := go.system) and x:\n        run('x')\n",
+            "b.py": "import os, sys\n(os.system if sys.argv else os.popen)('x')\n",
+        },
+        ["a.py:4 os.system", "b.py:2 os.popen", "b.py:2 os.system"],
+    ),
+    "a tuple that is only tested against": (
+        {"a.py": "import threading\nKINDS = (threading.Thread,)\ndef f(x):\n    isinstance(x, KINDS)\n"},
+        [],
+    ),
+    "a tuple that is not": (
+        {"a.py": "import threading\nKINDS = (threading.Thread,)\ndef f(x):\n    for kind in KINDS:\n        kind()\n"},
+        ["a.py:2 threading.Thread"],
+    ),
+    "a library that is called under any name": (
+        {
+            "a.py": "import sh\nfrom sh import ls\nls()\n",
+            "b.py": "import git\nclass Box:\n    def __init__(self):\n        self.repo = git.Repo('.')\n",
+            "c.py": "from b import Box\ndef f():\n    Box().repo.git.status()\n",
+        },
+        ["a.py:3 sh.Command.__call__", "c.py:3 git.cmd.Git:command.__call__"],
+    ),
+    "a keyword": (
+        {"a.py": "from sklearn.svm import SVC\nmodel = SVC\n", "b.py": "from a import model\nmodel(n_jobs=2)\n"},
+        ["b.py:2 sklearn.svm.SVC"],
+    ),
+}
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def told(tree: Tree) -> list[str]:
+    found = {f"{site.path}:{site.line} {site.api}" for file in tree.files for site in file.sites}
+    return sorted(found, key=lambda place: (place.partition(":")[0], int(place.split()[0].partition(":")[2]), place))
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_no_site_is_lost(name: str, tmp_path: Path) -> None:
+    files, places = TREES[name]
+    request = engine.Scan(write(tmp_path, files), jobs=1)
+    assert told(engine.scan(replace(request, whole=True))) == places, "what every file read in full gives"
+    assert told(engine.scan(request)) == places
+
+
+@pytest.fixture
+def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the files that are analysed, in the order in which they are."""
+    paths: list[str] = []
+
+    def analyse_files(job: pipeline.Job, sources: Sequence[pipeline.Source], *rest: Any) -> Iterator[pipeline.Answer]:
+        paths.extend(source.path for source in sources)
+        return pipeline.analyse_files(job, sources, *rest)
+
+    monkeypatch.setattr(finding, "analyse_files", analyse_files)
+    return paths
+
+
+PLAIN = "class Timer:\n    def start(self): self.run = 1\n\ndef run(x): return x.get('y')\n"
+
+
+def test_what_holds_no_word_that_counts_is_passed_over(tmp_path: Path, analysed: list[str]) -> None:
+    files = {
+        "a.py": "import os\nos.system('x')\n",
+        "plain.py": PLAIN,
+        "start.py": "import logging\nx = logging.getLogger()\nx.start()\nrun()\n",
+        "method.py": "from other import car\ncar.start()\n",
+    }
+    assert told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1))) == ["a.py:2 os.system"]
+    assert analysed == ["a.py"]
+
+
+def test_a_method_counts_once_its_class_may_be_made_anywhere(tmp_path: Path, analysed: list[str]) -> None:
+    files = {"a.py": "import threading\nx = threading.Thread()\n", "b.py": "from a import x\nx.start()\n"}
+    places = ["a.py:2 threading.Thread", "b.py:2 threading.Thread.start"]
+    assert told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1))) == places
+    assert analysed == ["a.py", "b.py"]
+
+
+def test_a_learned_name_has_those_read_that_hold_it(tmp_path: Path, analysed: list[str]) -> None:
+    files = dict(TREES["a subclass of a subclass"][0].items()) | {"plain.py": PLAIN}
+    engine.scan(engine.Scan(write(tmp_path, files), jobs=1))
+    assert analysed == ["a.py", "b.py", "c.py"]
+
+
+@pytest.mark.parametrize("has_native", [True, False])
+def test_a_file_that_does_not_parse_is_never_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_native: bool
+) -> None:
+    monkeypatch.setattr(syntax, "HAS_NATIVE", has_native)
+    files = {"broken.py": "x = 1\ndef broken(:\n", "deep.py": f"x = {'(' * 300}{')' * 300}\n", "plain.py": PLAIN}
+    tree = engine.scan(engine.Scan(write(tmp_path, files), jobs=1))
+    found = {file.path: file.unanalysed and (file.unanalysed.code, file.unanalysed.line) for file in tree.files}
+    assert found == {"broken.py": ("SRC001", 2), "deep.py": ("SRC005", 1), "plain.py": None}
+
+
+def test_an_annotation_is_read_wherever_it_stands(tmp_path: Path, analysed: list[str]) -> None:
+    files = {"a.py": "x = 1  # execution-ownership: scheduler\n", "b.py": "x = 1  # an audit of ownership\n"}
+    tree = engine.scan(engine.Scan(write(tmp_path, files), jobs=1))
+    assert analysed == ["a.py"]
+    assert [(file.path, [comment.line for comment in file.comments]) for file in tree.files] == [
+        ("a.py", [1]),
+        ("b.py", []),
+    ]
+
+
+def test_names_and_symbols_that_are_asked_for(tmp_path: Path, analysed: list[str]) -> None:
+    root = write(tmp_path, {"plain.py": PLAIN, "other.py": "def f(): ...\n", "c.py": "def g(): ...\n"})
+    tree = engine.scan(engine.Scan(root, jobs=1, named=("plain.run",), defining=("other.py",)))
+    assert sorted(tree.names) == ["c", "other", "plain", "plain.run"]
+    assert [sorted(file.symbols) for file in tree.files] == [[], ["f"], ["Timer", "Timer.start", "run"]]
+    assert sorted(analysed) == ["other.py", "plain.py"]
+
+
+def test_where_a_name_is_missing_all_names_are_told(tmp_path: Path) -> None:
+    root = write(tmp_path, {"plain.py": PLAIN, "other.py": "def f(): ...\n"})
+    tree = engine.scan(engine.Scan(root, jobs=1, named=("plain.runn",)))
+    assert tree.names >= {"plain.run", "plain.Timer.start", "other.f"}
+
+
+def test_a_tree_that_is_a_library_of_the_catalogue_is_read_in_full(tmp_path: Path, analysed: list[str]) -> None:
+    files = {
+        "celery/__init__.py": "",
+        "celery/canvas.py": "class group: ...\n",
+        "a.py": "from celery.canvas import group as g\ng()\n",
+    }
+    assert told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1))) == ["a.py:2 celery.group"]
+    assert sorted(analysed) == sorted(files)
+
+
+def test_a_declared_name_counts_under_any_name_of_its_own(tmp_path: Path) -> None:
+    files = {
+        "app/__init__.py": "",
+        "app/jobs.py": "def submit(): ...\n",
+        "a.py": "from app import jobs as j\nj.submit()\n",
+        "b.py": "from app.jobs import submit as s\ns()\n",
+        "c.py": "import b\nb.s()\n",
+    }
+    entry = catalog.Entry("app.jobs.submit", ApiKind.DISPATCH)
+    found = told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1, apis=(entry,))))
+    assert found == ["a.py:2 app.jobs.submit", "b.py:2 app.jobs.submit", "c.py:2 app.jobs.submit"]
+
+
+def test_every_method_of_the_catalogue_can_come_to_count() -> None:
+    catalogue = catalog.Catalog.load(catalog.Catalog.known_roots())
+    sought = words.vocabulary(catalogue, (), ())
+    signs = {f"class:{name}" for of in sought.makers.values() for made in of.values() for name in made}
+    counting = words.Known(sought, signs)
+    for method in sought.methods:
+        seen = words.Glance((f".{method}",), (), (), False)
+        assert counting.hits(seen).plain == {f".{method}"}
