@@ -179,7 +179,7 @@ def read(comment: Comment, marker: Marker) -> Annotation | Defect | None:
 
 def is_attempt(text: str) -> bool:
     """Whether a comment tries to be an annotation, well or badly."""
-    return any(word in text for word in ANNOTATION_KEYWORDS) and next(_attempts(text), None) is not None
+    return next(_attempts(text), None) is not None
 
 
 @dataclass(frozen=True, slots=True)

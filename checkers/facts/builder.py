@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from checkers.facts import model as f
 from checkers.facts.flow import ArmKind, Event, EventKind, Flow, GroupKind
 from checkers.facts.hot import Hits, Hot
-from checkers.facts.interest import Interest, Reach
+from checkers.facts.interest import Contents, Interest, Reach
 from checkers.facts.scopes import MODULE, Read, Resolution, Scope, StarEvent
 
 
@@ -319,11 +319,10 @@ class Builder:
             for c in self._classes
         )
         names = [read.name for read in self._reads]
-        reach = Reach(self.interest, loads, names, self._bindings, self._functions, classes)
+        contents = Contents(loads, names, self._bindings, self._functions, classes)
+        reach = Reach(self.interest, contents)
         checked = self._only_type_checked(loads)
-        hot = None
-        if self._hits is not None:
-            hot = Hot(self._hits, self.interest, loads, names, self._bindings, self._functions, classes)
+        hot = None if self._hits is None else Hot(self._hits, self.interest, contents)
         uses = tuple(
             replace(pending.use, place=self._locate(pending.use.place), aliases=tuple(pending.aliases))
             for pending in self._uses

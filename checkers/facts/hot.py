@@ -8,11 +8,11 @@ looked up in other modules here: a name that another module gave is a word that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from checkers.facts import model as f
-from checkers.facts.interest import ACCESSORS, Interest
+from checkers.facts.interest import ACCESSORS, Contents, Interest
 
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
@@ -42,28 +42,16 @@ class Hits(NamedTuple):
 
 
 class Hot:
-    """Judges the values of one module; ``loads`` and their ``names`` are numbered as in its facts."""
+    """Judges the values of one module."""
 
-    def __init__(
-        self,
-        hits: Hits,
-        interest: Interest,
-        loads: Sequence[tuple[int, ...]],
-        names: Sequence[str],
-        bindings: Sequence[f.Binding],
-        functions: Sequence[f.Function],
-        classes: Sequence[f.Class],
-    ) -> None:
+    def __init__(self, hits: Hits, interest: Interest, contents: Contents) -> None:
         self._interest = interest
-        self._loads = loads
-        self._names = names
-        self._bindings = bindings
-        self._functions = functions
-        self._classes = classes
+        self._loads, self._names, self._bindings, self._functions, self._classes = contents
         self._words = set(hits.plain)
         self._giving_words = set(hits.giving)
         self._wild_words = set(hits.contagious)
-        self._modules = {name: set(roots) for name, roots in interest.modules.items()}
+        self._renamed = defaultdict[str, set[str]](set)
+        """Names that this module gives to modules, and the top-level names of those."""
         self._hot = set[int]()
         """Bindings that give something governed."""
         self._wild = set[int]()
@@ -105,7 +93,7 @@ class Hot:
 
     def _take(self, name: str, value: f.Expression, *, escapes: bool) -> tuple[bool, bool, bool, set[str]]:
         """Whether ``value`` is hot, wild and giving, and of which modules it may be one; its ``name`` is noted."""
-        is_wild = self._is_wild(value) or (escapes and self._reaches_anything(name, value))
+        is_wild = self._is_wild(value) or self._reaches_anything(name, value)
         is_hot, is_giving = is_wild or self._interest.is_local(name) or self._is_hot(value), self._is_giving(value)
         roots = self._roots(value)
         if is_hot or is_giving:
@@ -122,7 +110,7 @@ class Hot:
                     words.add(f".{name}")
                     self._signs.add(f"{kind}:{name}")
             if new := roots.difference(self._interest.modules.get(name, ())):
-                self._modules.setdefault(name, set()).update(new)
+                self._renamed[name] |= new
                 self._signs |= {f"module:{root}:{name}" for root in new}
         return is_hot, is_wild, is_giving, roots
 
@@ -254,9 +242,8 @@ class Hot:
             case f.Attribute(_, name):
                 return name in ("__dict__", "modules")
             case f.Name(load):
-                numbers = [number for number in self._loads[load] if number != f.BUILTIN]
-                values = [self._bindings[number].value for number in numbers]
-                return any(isinstance(value, f.Call | f.Attribute) and self._is_namespace(value) for value in values)
+                found = (value for value in self._bound_to(load) if isinstance(value, f.Call | f.Attribute))
+                return any(self._is_namespace(value) for value in found)
             case _:
                 return False
 
@@ -282,22 +269,25 @@ class Hot:
 
     def _is_type_of_hot(self, annotation: f.Expression) -> bool:
         """Whether an annotation is ``type[X]`` of something governed, however wrapped, or a name for such a type."""
-        match annotation:
-            case f.Instance(inner):
-                return self._is_type_of_hot(inner)
-            case f.Item(owner, key):
-                keys = key.elements if isinstance(key, f.Display) else (key,)
-                if self._last(owner) in _TYPES:
-                    return self._any_hot(keys)
-                return any(self._is_type_of_hot(inner) for inner in keys)
-            case f.Choice(options):
-                return any(self._is_type_of_hot(option) for option in options)
-            case f.Name(load):
-                numbers = [number for number in self._loads[load] if number != f.BUILTIN]
-                values = [self._bindings[number].value for number in numbers]
-                return any(isinstance(value, f.Item | f.Choice) and self._is_type_of_hot(value) for value in values)
-            case _:
-                return False
+        todo, seen = [annotation], set[int]()
+        while todo:
+            match todo.pop():
+                case f.Instance(inner):
+                    todo.append(inner)
+                case f.Item(owner, key):
+                    keys = key.elements if isinstance(key, f.Display) else (key,)
+                    if self._last(owner) in _TYPES and self._any_hot(keys):
+                        return True
+                    todo += keys
+                case f.Choice(options):
+                    todo += options
+                case f.Name(load) if load not in seen:
+                    seen.add(load)
+                    todo += [value for value in self._bound_to(load) if isinstance(value, f.Item | f.Choice)]
+        return False
+
+    def _bound_to(self, load: int) -> list[f.Expression]:
+        return [self._bindings[number].value for number in self._loads[load] if number != f.BUILTIN]
 
     def _last(self, value: f.Expression) -> str:
         match value:
@@ -310,7 +300,7 @@ class Hot:
 
     def _is_wild(self, value: f.Expression) -> bool:
         """Whether ``value`` may come of a library whose objects are called under any name."""
-        if not self._wild_words:
+        if not self._wild_words and not self._wild:
             return False
         match value:
             case f.Name(load):
@@ -342,12 +332,12 @@ class Hot:
         match value:
             case f.Name(load):
                 return {root for number in self._loads[load] for root in self._module.get(number, ())}
-            case f.Attribute(owner, name) if name in self._modules and self._is_handed(owner):
-                return self._modules[name]
+            case f.Attribute(owner, name) if self._is_handed(owner):
+                return self._of_name(name)
             case f.Module(module):
-                return self._modules.get(module.partition(".")[0], set())
+                return self._of_name(module.partition(".")[0])
             case f.Member(_, _, name):
-                return self._modules.get(name, set())
+                return self._of_name(name)
             case f.Choice(options):
                 return {root for option in options for root in self._roots(option)}
             case f.Call(function, arguments) if self._last(function) in ACCESSORS:
@@ -361,7 +351,11 @@ class Hot:
         """The same for a module that a string names."""
         if not isinstance(value, f.Constant) or not isinstance(value.value, str):
             return set()
-        return {root for part in value.value.split(".") for root in self._modules.get(part, ())}
+        return {root for part in value.value.split(".") for root in self._of_name(part)}
+
+    def _of_name(self, name: str) -> set[str]:
+        """The same for a module, or a part of its name, that is spelled so."""
+        return {*self._interest.modules.get(name, ()), *self._renamed.get(name, ())}
 
     def _is_handed(self, owner: f.Expression) -> bool:
         """Whether ``owner`` may be a module, or an object that holds one."""
@@ -369,6 +363,5 @@ class Hot:
             owner = owner.value
         if not isinstance(owner, f.Name):
             return isinstance(owner, f.Call)
-        numbers = [number for number in self._loads[owner.load] if number != f.BUILTIN]
-        values = [self._bindings[number].value for number in numbers]
-        return any(isinstance(value, f.Module | f.Member | f.Star | f.SelfValue | f.Call) for value in values)
+        handed = f.Module | f.Member | f.Star | f.SelfValue | f.Call
+        return any(isinstance(value, handed) for value in self._bound_to(owner.load))

@@ -50,6 +50,16 @@ class Interest:
         return name in self.local_names or any(name_matches(pattern, name) for pattern in self.local_patterns)
 
 
+class Contents(NamedTuple):
+    """What one module reads, binds and defines, numbered as in its facts; ``names`` are those of the loads."""
+
+    loads: Sequence[tuple[int, ...]]
+    names: Sequence[str]
+    bindings: Sequence[f.Binding]
+    functions: Sequence[f.Function]
+    classes: Sequence[f.Class]
+
+
 class Kept(NamedTuple):
     """Numbers of the loads and bindings that the kept facts refer to."""
 
@@ -60,21 +70,9 @@ class Kept(NamedTuple):
 class Reach:
     """Judges the values of one module."""
 
-    def __init__(
-        self,
-        interest: Interest,
-        loads: Sequence[tuple[int, ...]],
-        names: Sequence[str],
-        bindings: Sequence[f.Binding],
-        functions: Sequence[f.Function],
-        classes: Sequence[f.Class],
-    ) -> None:
+    def __init__(self, interest: Interest, contents: Contents) -> None:
         self.interest = interest
-        self.loads = loads
-        self.names = names
-        self.bindings = bindings
-        self.functions = functions
-        self.classes = classes
+        self.loads, self.names, self.bindings, self.functions, self.classes = contents
         self._bindings: dict[int, bool] = {}
         self._classes: dict[int, bool] = {}
         self._members: dict[tuple[int, str], bool] = {}

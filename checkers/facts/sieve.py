@@ -70,10 +70,14 @@ def _is_whole(text: str, start: int, end: int) -> bool:
 
 
 def _is_behind_dot(text: str, start: int) -> bool:
-    if text[start - 1 : start] == ".":
+    """Whether a dot stands before ``start``, with white space or comments between."""
+    before = start
+    while before and text[before - 1] in " \t\n\\":
+        before -= 1
+    if text[before - 1 : before] == ".":
         return True
-    before = text[:start].rstrip(" \t\n\\") if text[start - 1 : start].isspace() else ""
-    return before.endswith(".") or "#" in before[before.rfind("\n") + 1 :]
+    line = text.rfind("\n", 0, before) + 1
+    return text.find("\n", before, start) >= 0 and text.find("#", line, before) >= 0
 
 
 def words_for(hits: Iterable[str]) -> frozenset[str]:

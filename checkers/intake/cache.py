@@ -54,7 +54,7 @@ class Record(msgspec.Struct, array_like=True):
     reaches: tuple[str, ...] = ()
     """The files that were looked at for its sake or for that of what it exports."""
     seen: Glance | None = None
-    """What a look at it told; None where it is analysed whatever it holds."""
+    """What a look at it told; None where it could not be read, or every file is analysed."""
     hits: Hits | None = None
     """The words that counted when it was analysed; None where all did, or where it was passed over."""
 

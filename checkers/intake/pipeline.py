@@ -156,9 +156,7 @@ def look(job: Job, path: str, data: bytes | Broken) -> Glance | None:
     text, data = told
     if job.learned:
         return Glance(look_for(data, job.learned), (), (), False)
-    must = not is_valid(text)
-    if not must and any(word.encode() in data for word in ANNOTATION_KEYWORDS):
-        must = _is_annotated(text if isinstance(text, str) else text.decode())
+    must = not is_valid(text) or _is_annotated(text if isinstance(text, str) else text.decode())
     return glance(data, job.sought, job.wanted, must=must)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,7 @@ import pytest
 from checkers import catalog
 from checkers.engine import LayoutError, Scan, scan
 from checkers.model import ApiKind, Argument, Confidence, Extent, Selection, Site, SiteKind, Tier, Tree
-
-
-def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
-    for path, text in files.items():
-        place = root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return root
+from tests.checkers.trees import write
 
 
 def sites(tree: Tree) -> list[Site]:

@@ -12,6 +12,7 @@ import pytest
 from checkers import catalog, engine, finding
 from checkers.intake import pipeline, syntax, words
 from checkers.model import ApiKind, Tree
+from tests.checkers.trees import write
 
 TREES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an alias": (
@@ -135,6 +136,14 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
             "e.py:2 subprocess.call",
         ],
     ),
+    "accessors under other names, inside a function": (
+        {"a.py": "import os\ndef f():\n g = getattr\n g(os, 'system')(1)\n v = vars(os)\n w = v\n w['popen'](2)\n"},
+        ["a.py:4 os.system", "a.py:7 os.popen"],
+    ),
+    "a type that is defined by itself": (
+        {"a.py": "import os\nwhile os.environ:\n    X = type[X] | X\ndef f() -> X: ...\nos.fork()\n"},
+        ["a.py:5 os.fork"],
+    ),
     "strings in pieces on several lines": (
         {"a.py": "import os\ndef f():\n    getattr(\n        (os),\n        'sys'\n        'tem',\n    )(1)\n"},
         ["a.py:3 os.system"],
@@ -190,13 +199,6 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         ["b.py:2 sklearn.svm.SVC"],
     ),
 }
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
-    return root
 
 
 def told(tree: Tree) -> list[str]:

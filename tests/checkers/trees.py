@@ -1,9 +1,10 @@
-"""Small trees for tests of rules: sites, files and findings in few words."""
+"""Small trees for tests: on disk, or as sites, files and findings in few words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from checkers.model import (
     ApiKind,
@@ -20,6 +21,15 @@ from checkers.model import (
     Unanalysed,
     Use,
 )
+
+
+def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their path below ``root``, which is given back."""
+    for path, text in files.items():
+        place = root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return root
 
 
 def make_site(

@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 
 from checkers.engine import Scan, scan
 from checkers.intake.files import NEVER_ENTERED, list_files
+from tests.checkers.trees import write
 
 CALL = "import os\nos.system('true')\n"
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
-    return root
 
 
 # --- .gitignore -----------------------------------------------------------------------------------------------------
