@@ -27,6 +27,17 @@ MAX_ATTEMPTS = 1000
 MAX_ARRAY = 1 << 16
 
 
+def task_id(array: str, index: int) -> str:
+    """Return the id of one job of an array."""
+    return f"{array}[{index}]"
+
+
+def task_of(job: str) -> tuple[str, int] | None:
+    """Return the array and the index that :func:`task_id` made ``job`` of, ``None`` if it did not."""
+    array, bracket, index = job.removesuffix("]").rpartition("[")
+    return (array, int(index)) if bracket and job[-1] == "]" and index.isdecimal() else None
+
+
 def check_bounds(name: str, value: int, low: int, high: int) -> None:
     """Raise ValueError naming the bounds unless ``low`` <= ``value`` <= ``high``."""
     if not low <= value <= high:

@@ -14,6 +14,7 @@ from reference_scheduler.core.events import (
     Event,
     JobStateChanged,
     JobSubmitted,
+    JobUpdated,
     Tick,
     WorkerUpdated,
 )
@@ -24,9 +25,10 @@ from reference_scheduler.core.model import (
     Config,
     JobState,
     QueueBounds,
+    task_of,
 )
 from reference_scheduler.drivers.schedule import JobRun, Schedule
-from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
+from reference_scheduler.workloads.model import TimedJob, TimedUpdate, Workload, WorkloadError
 
 UNBOUNDED = 1 << 40
 NEVER_US = 1 << 63
@@ -40,6 +42,7 @@ class Tie(StrEnum):
 
     ``event``: all ends that fall exactly on their estimate, without a pass; each submission, a pass after
     each; each early end, a pass after each; at last one pass. ``batch``: all ends, all submissions, one pass.
+    Updates, which only recorded workloads have, follow the submissions.
     """
 
     EVENT = "event"
@@ -80,6 +83,7 @@ class SimulationDriver:
         self._end: dict[int, int] = {}
         self._refused: list[str] = []
         self._replies: deque[JobStateChanged] = deque()
+        self._updates = deque(workload.updates)
         self._now_us = 0
 
     def run(self, config: Config) -> Schedule:
@@ -102,6 +106,8 @@ class SimulationDriver:
             due_us = self._core.next_due()
             if due_us is not None and due_us < next_us:
                 next_us = due_us
+            if self._updates and self._updates[0].at_us < next_us:
+                next_us = self._updates[0].at_us
             if next_us == NEVER_US:
                 break
             self._now_us = now_us = max(self._now_us, next_us)
@@ -116,7 +122,10 @@ class SimulationDriver:
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
         """Deliver what happens now; the last event carries the pass that ends the instant."""
         first, last = self._take_ends() if self._ends and self._ends[0][0] <= self._now_us else ((), ())
-        left = len(first) + len(arriving) + len(last)
+        if self._workload.arrays:
+            arriving = tuple(timed for timed in arriving if not self._is_within_array(timed))
+        updates = self._take_updates() if self._updates else ()
+        left = len(first) + len(arriving) + len(updates) + len(last)
         if not left:
             self._deliver(Tick(at=self._now_us))
         for index, attempt in first:
@@ -124,9 +133,47 @@ class SimulationDriver:
             self._complete(index, attempt, run_pass=not left)
         for timed in arriving:
             left -= 1
-            self._deliver(JobSubmitted(at=self._now_us, run_pass=not (self._batch and left), job=timed.job))
+            self._submit(timed, run_pass=not (self._batch and left))
+        for update in updates:
+            left -= 1
+            self._update(update, run_pass=not (self._batch and left))
         for index, attempt in last:
             self._complete(index, attempt, run_pass=True)
+
+    def _is_within_array(self, timed: TimedJob) -> bool:
+        """Return whether a job is submitted with the first one of its array."""
+        task = task_of(timed.job.id)
+        return task is not None and task[0] in self._workload.arrays and task[1] > 0
+
+    def _submit(self, timed: TimedJob, run_pass: bool) -> None:
+        task = task_of(timed.job.id) if self._workload.arrays else None
+        array = self._workload.arrays.get(task[0]) if task else None
+        if array is None:
+            event = JobSubmitted(at=self._now_us, run_pass=run_pass, job=timed.job)
+        else:
+            event = JobSubmitted(
+                at=self._now_us,
+                run_pass=run_pass,
+                job=array.job,
+                array_size=array.size,
+                array_running=array.max_running,
+            )
+        self._deliver(event)
+
+    def _take_updates(self) -> Sequence[TimedUpdate]:
+        """Return what is to change now."""
+        found = []
+        while self._updates and self._updates[0].at_us <= self._now_us:
+            found.append(self._updates.popleft())
+        return found
+
+    def _update(self, update: TimedUpdate, run_pass: bool) -> None:
+        """Deliver ``update``, or a tick in its place if the job has ended earlier than where it was recorded."""
+        if self._core.job(update.job.id) is None:
+            self._deliver(Tick(at=self._now_us, run_pass=run_pass))
+        else:
+            event = JobUpdated(at=self._now_us, run_pass=run_pass, job=update.job, changed=update.changed)
+            self._deliver(event)
 
     def _take_ends(self) -> tuple[Sequence[Run], Sequence[Run]]:
         """Return what ends now, before and after what is submitted now; each in order of submission."""

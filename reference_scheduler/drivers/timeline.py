@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import msgspec
 
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Expire, Reject, Requeue
-from reference_scheduler.core.events import Event, JobStateChanged, JobSubmitted, WorkerUpdated
+from reference_scheduler.core.events import Event, JobStateChanged, JobSubmitted, JobUpdated, WorkerUpdated
 from reference_scheduler.core.machine import ATTEMPT_ENDS
-from reference_scheduler.core.model import Allocation, JobState, Priority
+from reference_scheduler.core.model import Allocation, JobState, Priority, task_id
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,7 @@ class Timeline:
 
     ``workers`` has the process slots of each worker; ``spans`` are in order of their ends; ``steps`` has one
     for each instant from the first submission on; ``waits_us`` has, by class, the time from submission to
-    first start of each job. Arrays, lost workers and restarts, which no simulated workload has, are not
+    first start of each job. Refused arrays, lost workers and restarts, which no simulated workload has, are not
     followed.
     """
 
@@ -57,8 +57,12 @@ class Timeline:
             self.workers[event.worker] = event.capacity.process_slots
             return
         if isinstance(event, JobSubmitted):
-            self._submitted[event.job.id] = event.at, event.job.priority
-            self._waiting += 1
+            job, size = event.job, event.array_size
+            for name in [task_id(job.id, index) for index in range(size)] or [job.id]:
+                self._submitted[name] = event.at, job.priority
+            self._waiting += size or 1
+        elif isinstance(event, JobUpdated):
+            self._submitted[event.job.id] = self._submitted[event.job.id][0], event.job.priority
         elif isinstance(event, JobStateChanged):
             self._changed(event)
         for decision in decisions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -32,12 +32,33 @@ class TimedJob(msgspec.Struct, frozen=True, gc=False):
     job: JobSpec
 
 
+class TimedUpdate(msgspec.Struct, frozen=True):
+    """What a job is from ``at_us`` on, if it has not ended by then; ``changed`` names the fields that are new."""
+
+    at_us: int
+    job: JobSpec
+    changed: tuple[str, ...]
+
+
+class TimedArray(msgspec.Struct, frozen=True):
+    """The submission of an array, whose jobs are among those of the workload, one after the other."""
+
+    job: JobSpec
+    size: int
+    max_running: int
+
+
 class Workload(msgspec.Struct, frozen=True):
-    """The machine, and the jobs in order of submission; ``skipped`` rows of the trace were unusable."""
+    """The machine, and the jobs in order of submission; ``skipped`` rows of the trace were unusable.
+
+    ``updates`` are in order of time, ``arrays`` by their ids.
+    """
 
     workers: tuple[tuple[str, Resources], ...]
     jobs: tuple[TimedJob, ...]
     skipped: int = 0
+    updates: tuple[TimedUpdate, ...] = ()
+    arrays: Mapping[str, TimedArray] = {}
 
 
 @lru_cache(maxsize=4096)

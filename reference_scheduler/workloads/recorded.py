@@ -9,21 +9,29 @@ from msgspec.structs import replace
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.decisions import Decision, Dispatch, Reject
-from reference_scheduler.core.events import ConfigLoaded, Event, JobStateChanged, JobSubmitted, WorkerUpdated
+from reference_scheduler.core.events import (
+    ConfigLoaded,
+    Event,
+    JobStateChanged,
+    JobSubmitted,
+    JobUpdated,
+    WorkerUpdated,
+)
 from reference_scheduler.core.machine import ATTEMPT_ENDS
-from reference_scheduler.core.model import LOCAL, JobSpec
+from reference_scheduler.core.model import LOCAL, JobSpec, task_id
 from reference_scheduler.core.snapshot import Snapshot
 from reference_scheduler.replay.frames import FrameReader, ReplayError
 from reference_scheduler.replay.records import Entry, State, unpack_record
-from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
+from reference_scheduler.workloads.model import TimedArray, TimedJob, TimedUpdate, Workload, WorkloadError
 
 
 def read_replay(path: Path, processors: int | None = None) -> Workload:
     """Return the jobs that were submitted while the log ``path`` was recorded and came to an end in it.
 
-    A job runs as long as its last attempt did. It depends only on jobs that are in the workload too. Others that
-    the log mentions, arrays among them, are skipped and counted. The machine is that of the log, with
-    ``processors`` process slots if they are given.
+    A job runs as long as its last attempt did, and is updated when it was. It depends only on jobs that are in the
+    workload too. Others that the log mentions are skipped and counted; if these are part of an array, its other jobs
+    stand for themselves, without its bound. The machine is that of the log, with ``processors`` process slots if they
+    are given.
 
     Raises:
         WorkloadError: it is no log, or cannot be read by this release.
@@ -52,6 +60,8 @@ class _RecordedJobs:
         self._started_us: dict[str, int] = {}
         self._run_us: dict[str, int] = {}
         self._others: set[str] = set()
+        self._arrays: dict[str, TimedArray] = {}
+        self._updates: list[JobUpdated] = []
 
     def begin(self, snapshot: Snapshot) -> None:
         """Take over what a state says of the machine, and which jobs were there before."""
@@ -65,32 +75,52 @@ class _RecordedJobs:
         elif isinstance(event, ConfigLoaded) and event.config.resources is not None:
             self._workers[LOCAL] = event.config.resources
         elif isinstance(event, JobSubmitted) and event.array_size:
-            self._others.add(event.job.id)
+            array = TimedArray(event.job, event.array_size, event.array_running)
+            self._arrays[event.job.id] = array
+            self._submitted.update((name, (event.at, replace(event.job, id=name))) for name in _tasks(array))
         elif isinstance(event, JobSubmitted):
             self._submitted[event.job.id] = event.at, event.job
+        elif isinstance(event, JobUpdated):
+            self._updates.append(event)
         elif isinstance(event, JobStateChanged) and event.new in ATTEMPT_ENDS and event.job in self._started_us:
             self._run_us[event.job] = event.at - self._started_us.pop(event.job)
         for decision in decisions:
             if isinstance(decision, Dispatch):
                 self._started_us[decision.job] = event.at
                 self._run_us.pop(decision.job, None)
+            elif isinstance(decision, Reject) and isinstance(event, JobUpdated):
+                self._updates.remove(event)
             elif isinstance(decision, Reject):
-                self._submitted.pop(decision.job, None)
+                refused = self._arrays.pop(decision.job, None)
+                for name in _tasks(refused) if refused else [decision.job]:
+                    self._submitted.pop(name, None)
 
     def workload(self, processors: int | None) -> Workload:
         """Return what was gathered."""
-        known = {job for job in self._submitted if job in self._run_us}
+        ran = {job for job in self._submitted if job in self._run_us}
+        whole = {name: array for name, array in self._arrays.items() if ran.issuperset(_tasks(array))}
+        known = ran | whole.keys()
         jobs = [
             TimedJob(at_us, self._run_us[job], _depending_on(known, spec))
             for job, (at_us, spec) in self._submitted.items()
-            if job in known
+            if job in ran
         ]
+        arrays = {name: replace(array, job=_depending_on(known, array.job)) for name, array in whole.items()}
         workers = dict(self._workers)
         if processors is not None and workers:
             first = next(iter(workers))
             workers = {first: workers[first]._replace(process_slots=processors)}
-        skipped = len(self._submitted) - len(known) + len(self._others)
-        return Workload(tuple(workers.items()), tuple(jobs), skipped)
+        skipped = len(self._submitted) - len(ran) + len(self._others)
+        updates = (
+            TimedUpdate(event.at, _depending_on(known, event.job), event.changed)
+            for event in self._updates
+            if event.job.id in ran
+        )
+        return Workload(tuple(workers.items()), tuple(jobs), skipped, tuple(updates), arrays)
+
+
+def _tasks(array: TimedArray) -> list[str]:
+    return [task_id(array.job.id, index) for index in range(array.size)]
 
 
 def _depending_on(known: set[str], spec: JobSpec) -> JobSpec:

@@ -36,6 +36,19 @@ def verified(path: Path) -> Verification:
     return found
 
 
+def recorded_starts(log: Path) -> dict[str, float]:
+    """Return when each job of a log was started, in seconds."""
+    with log.open("rb") as stream:
+        records = [unpack_record(frame) for frame in FrameReader(stream).frames()]
+    return {
+        decision.job: entry.event.at / 1e6
+        for entry in records
+        if isinstance(entry, Entry)
+        for decision in entry.decisions
+        if isinstance(decision, Dispatch)
+    }
+
+
 @on_loop
 async def test_a_recording_starts_and_stops_at_any_time(tmp_path: Path) -> None:
     log = tmp_path / "live.replay"
@@ -84,19 +97,37 @@ async def test_what_was_recorded_simulates_to_the_same_starts(tmp_path: Path) ->
 
     workload = read_replay(log)
     assert (len(workload.jobs), workload.skipped) == (60, 0)
-    with log.open("rb") as stream:
-        records = [unpack_record(frame) for frame in FrameReader(stream).frames()]
-    recorded = {
-        decision.job: entry.event.at / 1e6
-        for entry in records
-        if isinstance(entry, Entry)
-        for decision in entry.decisions
-        if isinstance(decision, Dispatch)
-    }
     schedule = simulate(workload, simulation_config(), Tie.BATCH)
-    assert {job: float(start) for job, start in starts(schedule)} == recorded
+    assert {job: float(start) for job, start in starts(schedule)} == recorded_starts(log)
     command = CliRunner().invoke(main, ["simulate", str(log), "--picker", "easy-sjf"])
     assert (command.exit_code, '"jobs": 60' in command.stdout) == (0, True)
+
+
+@on_loop
+async def test_a_priority_that_was_changed_is_changed_in_the_simulation_too(tmp_path: Path) -> None:
+    log, executor = tmp_path / "priority.replay", HeldExecutor()
+    async with Scheduler(settings(1), executors=[executor]) as scheduler:
+        scheduler.record_start(log)
+        for _ in range(4):
+            await scheduler.submit(held(workspace="w"))
+        await executor.begun(1)
+        await scheduler.update("4", Priority.URGENT)
+        await scheduler.update("2", Priority.BACKGROUND)
+        await scheduler.update("1", Priority.BACKGROUND)
+        for count in range(1, 5):
+            executor.end((await executor.begun(count))[count - 1])
+        await scheduler.wait(executor.contexts[3].job, TIMEOUT_S)
+    assert [context.job for context in executor.contexts] != ["1", "2", "3", "4"]
+    workload = read_replay(log)
+    assert [(update.job.id, update.job.priority) for update in workload.updates] == [
+        ("4", "urgent"),
+        ("2", "background"),
+        ("1", "background"),
+    ]
+    schedule = simulate(workload, simulation_config(), Tie.BATCH)
+    assert {job: float(start) for job, start in starts(schedule)} == recorded_starts(log)
+    shortest_first = simulate(workload, simulation_config("sjf"), Tie.BATCH)  # where some end before they are updated
+    assert len(shortest_first.runs) == 4
 
 
 def test_a_compressed_day_verifies_and_simulates_to_the_same_starts() -> None:
