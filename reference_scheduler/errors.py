@@ -107,6 +107,12 @@ class JobEnded(SchedulerError):
     code = "job_ended"
 
 
+class IsArray(SchedulerError):
+    """Only one job can be asked for that, not an array of them."""
+
+    code = "is_array"
+
+
 class NoSuchJob(SchedulerError):
     """There is no job of that id, or it was forgotten long after its end."""
 

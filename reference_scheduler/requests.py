@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reference_scheduler.core.model import (
+    MAX_ARRAY,
     MAX_TIME_US,
     SECOND_US,
     Idempotency,
@@ -48,6 +49,9 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires unless it has started within ``start_within_us``. One attempt may take ``timeout_us``; it then has
     ``grace_us`` to stop by itself. It is given up if it does not report within each ``lease_us``. What is
     ``None`` is taken from the profile of the kind.
+
+    With ``array_size`` it is an array: so many jobs, equal but for their index from 0 up, of which at most
+    ``array_running`` run at once (0: no such limit). They are accepted or refused together.
     """
 
     kind: str
@@ -70,6 +74,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     preemptible: bool = False
     idempotency: Idempotency | None = None
     retry: RetryPolicy | None = None
+    array_size: int = 0
+    array_running: int = 0
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -110,6 +116,8 @@ def encoded(request: JobRequest) -> tuple[bytes, JobRequest]:
             value = getattr(request, name)
             if value is not None:
                 check_bounds(name, value, low, high)
+        check_bounds("array_size", request.array_size, 0, MAX_ARRAY)
+        check_bounds("array_running", request.array_running, 0, request.array_size)
         if len(raw) > MAX_KEY_BYTES:  # in fewer bytes nothing is too long
             _check_lengths(request)
         payload_bytes = len(raw) if len(raw) <= MAX_PAYLOAD_BYTES else len(_encode(request.payload))

@@ -14,11 +14,18 @@ from msgspec.structs import replace
 from reference_scheduler.config import ConfigError, Settings, StopMode
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import AttemptState, Job, JobState, Priority
+from reference_scheduler.core.model import AttemptState, Job, JobState, Priority, task_id, task_of
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Reprioritised, WakeReason
 from reference_scheduler.drivers.live import LiveDriver
-from reference_scheduler.errors import NoSuchJob, SchedulerStopping, SubmissionError
+from reference_scheduler.errors import (
+    InvalidSubmission,
+    IsArray,
+    JobEnded,
+    NoSuchJob,
+    SchedulerStopping,
+    SubmissionError,
+)
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
@@ -41,8 +48,10 @@ from reference_scheduler.views import (
     RecordStatus,
     RecoveryReport,
     SchedulerSnapshot,
+    array_sentence,
     decode_result,
     end_of,
+    in_order,
 )
 
 
@@ -164,7 +173,7 @@ class Scheduler:
     # Jobs.
 
     async def submit(self, request: JobRequest) -> JobView:
-        """Submit a job; it is durable when this returns. See :meth:`JobSubmissionService.submit`."""
+        """Submit a job or an array; it is durable when this returns. See :meth:`JobSubmissionService.submit`."""
         return self._view(self._row(await self.submission.submit(request)))
 
     async def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
@@ -176,7 +185,7 @@ class Scheduler:
         return list(map(self.submission.check, requests))
 
     async def wait(self, job: str, timeout_s: float | None = None) -> JobView:
-        """Return the job once it has ended.
+        """Return the job, or the array with the last of its jobs, once it has ended.
 
         Raises:
             NoSuchJob: there is no such job.
@@ -191,7 +200,12 @@ class Scheduler:
         """Have a job run, and return it once it has ended: by the scheduler, or, if the rollout says so, by ``own``.
 
         Then ``own`` is called at once, and the scheduler records what it would have decided.
+
+        Raises:
+            SubmissionError: it was refused; an array always is, for ``own`` is one job.
         """
+        if request.array_size:
+            raise InvalidSubmission("array_size: one job is run and waited for; submit an array, and wait for it")
         job = await self.submit(request)
         if job.observed:
             try:
@@ -208,7 +222,7 @@ class Scheduler:
         return self._attempts.caller_ended(job, result)
 
     async def cancel(self, job: str, reason: str = "") -> JobView:
-        """Have a job end; the wish is durable when this returns, and does nothing if the job has ended.
+        """Have a job, or all of an array, end; the wish is durable when this returns. What has ended stays as it is.
 
         Raises:
             NoSuchJob: there is no such job.
@@ -222,14 +236,26 @@ class Scheduler:
     async def update(self, job: str, priority: Priority) -> JobView:
         """Give a job another priority, which counts from its next start on; it is durable when this returns.
 
+        Of an array, all jobs that have not ended get it.
+
         Raises:
             NoSuchJob: there is no such job.
             JobEnded: it has ended.
         """
-        self._row(job)
-        command = Reprioritised(lambda: self._driver.core, job, priority)
-        self._driver.post(command)
-        await command.done
+        row = self._row(job)
+        tasks = (task_id(job, index) for index in range(row.array_size))
+        jobs = [task for task in tasks if self._driver.core.job(task) is not None] or [job]
+        commands = [
+            Reprioritised(lambda: self._driver.core, task, priority, whole=job if task is jobs[-1] else "")
+            for task in jobs
+        ]
+        for command in commands:
+            self._driver.post(command)
+        found = await asyncio.gather(*(command.done for command in commands), return_exceptions=True)
+        # of an array, some may have ended meanwhile
+        errors = [error for error in found if error is not None]
+        if errors and (len(errors) == len(found) or not all(isinstance(error, JobEnded) for error in errors)):
+            raise errors[0]
         return self._view(self._row(job))
 
     # Reading.
@@ -250,17 +276,28 @@ class Scheduler:
         workspace: str = "",
         limit: int = 100,
         before: str = "",
+        array: str = "",
     ) -> list[JobView]:
-        """Return jobs, newest first; ``before`` is the last of those that were listed before."""
-        return [self._detailed(row) for row in self._journal.jobs(JobFilter(states, kind, workspace, before, limit))]
+        """Return jobs, newest first; ``before`` is the last of those that were listed before.
+
+        An array is one of them; its jobs are returned if it is the ``array`` asked for.
+
+        Raises:
+            NoSuchJob: there is no such array.
+        """
+        if array and not self._row(array).array_size:
+            raise NoSuchJob(f"job {array} is no array")
+        wanted = JobFilter(states, kind, workspace, before, limit, array)
+        return [self._detailed(row) for row in self._journal.jobs(wanted)]
 
     def attempts(self, job: str) -> list[AttemptView]:
         """Return the attempts of a job, oldest first.
 
         Raises:
             NoSuchJob: there is no such job.
+            IsArray: it is an array.
         """
-        self._row(job)
+        self._one(job)
         return [AttemptView.of(row) for row in self._journal.attempts(job)]
 
     def result(self, job: str) -> AttemptResult | None:
@@ -268,8 +305,9 @@ class Scheduler:
 
         Raises:
             NoSuchJob: there is no such job.
+            IsArray: it is an array.
         """
-        self._row(job)
+        self._one(job)
         rows = self._journal.attempts(job)
         return decode_result(rows[-1].result) if rows and rows[-1].result else None
 
@@ -280,6 +318,8 @@ class Scheduler:
             NoSuchJob: there is no such job.
         """
         row = self._row(job)
+        if row.array_size:
+            return array_sentence(row, self._journal.tasks(row))
         if row.state not in TERMINAL:
             return self._waits_for(row)
         attempts = self.attempts(job)
@@ -314,6 +354,12 @@ class Scheduler:
             raise NoSuchJob(f"there is no job {job!r}, or it ended long ago and was forgotten")
         return row
 
+    def _one(self, job: str) -> JobRow:
+        row = self._row(job)
+        if row.array_size:
+            raise IsArray(f"job {job} is an array: name one of its jobs, {job}[0] to {job}[{row.array_size - 1}]")
+        return row
+
     def _view(self, row: JobRow) -> JobView:
         live, waiting = self._attempts.of(row.job), self._driver.core.job(row.job)
         return JobView(
@@ -333,6 +379,10 @@ class Scheduler:
             ended_at_us=row.ended_us,
             observed=row.observed,
             progress=live.progress if live else None,
+            array=row.array,
+            array_index=task[1] if (task := task_of(row.job)) else None,
+            array_size=row.array_size,
+            tasks=in_order(self._journal.tasks(row)) if row.array_size else {},
         )
 
     def _reason(self, row: JobRow, job: Job) -> str:

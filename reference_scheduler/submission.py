@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Decision, Reject, RejectCode
 from reference_scheduler.core.events import Event, JobSubmitted
-from reference_scheduler.core.model import JobState
+from reference_scheduler.core.model import JobState, task_id
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.intents import WakeReason
 from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
@@ -59,7 +61,7 @@ class JobSubmissionService:
         self._keys: dict[str, _Submission] = {}
 
     async def submit(self, request: JobRequest) -> str:
-        """Submit one job and return its id; with a key that was used before, that of the job it made.
+        """Submit one job or array and return its id; with a key that was used before, that of the job it made.
 
         Raises:
             SubmissionError: it was refused; the type says why.
@@ -116,10 +118,11 @@ class JobSubmissionService:
 
     # What submissions need while they are handled; on the loop, one at a time.
 
-    def next_job(self) -> str:
-        """Return an id that no job ever had."""
-        self._last_job += 1
-        return str(self._last_job)
+    def next_job(self, array_size: int) -> str:
+        """Return an id that no job ever had, with as many after it for the jobs of an array."""
+        job = self._last_job + 1
+        self._last_job = job + array_size
+        return str(job)
 
     def first_of(self, submission: _Submission) -> _Submission | str | None:
         """Return who has the key of ``submission`` already: one that is not yet durable, or a job.
@@ -204,13 +207,17 @@ class _Submission:
             if first is not None and first is not self:
                 first._same.append(self)
                 return None
-        self._job = self._job or service.next_job()
+        self._job = self._job or service.next_job(request.array_size)
         self._observed = not service.settings.executes(request.kind)
         try:
             spec = spec_of(request, self._job, service.settings.profile(request.kind), now_us)
         except ValueError as error:
             raise InvalidSubmission(str(error)) from error
-        return JobSubmitted(at=now_us, run_pass=False, job=spec)
+        if not request.array_size:
+            return JobSubmitted(at=now_us, run_pass=False, job=spec)
+        return JobSubmitted(
+            at=now_us, run_pass=False, job=spec, array_size=request.array_size, array_running=request.array_running
+        )
 
     def add_rows(self, batch: Batch, decisions: Sequence[Decision]) -> None:
         """See :meth:`Intent.add_rows`."""
@@ -231,8 +238,16 @@ class _Submission:
             batch.wall_us,
             self._observed,
             JobState.QUEUED,
+            array_size=request.array_size,
         )
         batch.jobs.append(row)
+        if request.array_size:
+            batch.jobs += [
+                replace(row, job=job, key="", request=b"", array=self._job, array_size=0) for job in self._tasks()
+            ]
+
+    def _tasks(self) -> Iterable[str]:
+        return (task_id(self._job, index) for index in range(self.request.array_size))
 
     def durable(self, decisions: Sequence[Decision]) -> None:
         """See :meth:`Intent.durable`."""
@@ -241,7 +256,8 @@ class _Submission:
             self._settle(_REFUSALS.get(refusal.code, InvalidSubmission)(refusal.reason))
             return
         if self._observed:
-            self._service.observe(self._job)
+            for job in self._tasks() if self.request.array_size else (self._job,):
+                self._service.observe(job)
         self._settle(self._job)
 
     def refused(self, error: SchedulerError) -> bool:

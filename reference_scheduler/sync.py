@@ -107,10 +107,16 @@ class SyncScheduler:
         return self._call(self._scheduler.get, job)
 
     def jobs(
-        self, states: Collection[JobState] = (), kind: str = "", workspace: str = "", limit: int = 100, before: str = ""
+        self,
+        states: Collection[JobState] = (),
+        kind: str = "",
+        workspace: str = "",
+        limit: int = 100,
+        before: str = "",
+        array: str = "",
     ) -> list[JobView]:
         """See :meth:`Scheduler.jobs`."""
-        return self._call(self._scheduler.jobs, states, kind, workspace, limit, before)
+        return self._call(self._scheduler.jobs, states, kind, workspace, limit, before, array)
 
     def attempts(self, job: str) -> list[AttemptView]:
         """See :meth:`Scheduler.attempts`."""

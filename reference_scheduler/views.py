@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,9 @@ class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     One that is ``observed`` is run by its caller, who reports its end. ``command``, one line that says what it runs,
     and when its latest attempt began and how long that took are there for whoever asks for the job or for a list;
     ``payload`` is for whoever asks for the one job.
+
+    An array has an ``array_size``, and ``tasks`` counts its jobs by state, those that are remembered; it runs while one
+    of them does, and has completed when all have. Each of them names it as ``array``, and has an ``array_index``.
     """
 
     id: str
@@ -43,6 +46,10 @@ class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     observed: bool = False
     progress: Progress | None = None
     payload: dict[str, Any] | None = None
+    array: str = ""
+    array_index: int | None = None
+    array_size: int = 0
+    tasks: dict[str, int] = {}
 
 
 def end_of(row: JobRow, attempts: Sequence[AttemptView], followed: Sequence[JobRow] = ()) -> str:
@@ -64,6 +71,17 @@ def end_of(row: JobRow, attempts: Sequence[AttemptView], followed: Sequence[JobR
     if not what:
         what = str(last.state) if last.exit_code is None else f"exit status {last.exit_code}"
     return f"{said}; attempt {last.number}: {what}."
+
+
+def in_order(tasks: Mapping[JobState, int]) -> dict[str, int]:
+    """Return the counts of an array's jobs by state, in the order of the states."""
+    return {str(state): tasks[state] for state in JobState if state in tasks}
+
+
+def array_sentence(row: JobRow, tasks: Mapping[JobState, int]) -> str:
+    """Say in one sentence how far an array is, of whose jobs ``tasks`` are in each state."""
+    counts = ", ".join(f"{count} {state}" for state, count in in_order(tasks).items())
+    return f"Job {row.job} is an array of {row.array_size}, and {row.state}: {counts}."
 
 
 class AttemptView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from reference_scheduler.commands.output import print_output
 from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
@@ -27,7 +28,8 @@ from reference_scheduler.commands.service import (
     when,
     with_client,
 )
-from reference_scheduler.core.model import JobState, Priority
+from reference_scheduler.core.machine import TERMINAL
+from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
@@ -46,6 +48,9 @@ MAX_TOLD = 20
     context_settings=SETTINGS,
     help=f"""Submit a job that runs COMMAND, and print its id: it is durable then, and runs without this command.
 
+With --array, submit many jobs at once that differ in nothing but the variable SPAWNGATE_ARRAY_INDEX, which counts from
+0; all are accepted or none is. The id printed is that of the array, and 'ID[INDEX]' is one of its jobs.
+
 With --from, submit many: each line of FILE is a JSON object with the fields of a job request. If any is wrong, all that
 are so are told, and nothing is submitted. Otherwise for each the id is printed, or why it was refused, for the queue is
 full, say.
@@ -59,15 +64,30 @@ full, say.
     metavar="FILE",
     help="Submit one job for each line of FILE, - for stdin.",
 )
+@click.option("--array", "array_size", type=click.IntRange(1, MAX_ARRAY), metavar="N", help="N jobs, 0 to N-1.")
+@click.option("--array-running", type=click.IntRange(1, MAX_ARRAY), metavar="M", help="At most M of them run at once.")
 @json_option
 @request_options
 @with_client
-def submit(client: Client, source: str | None, as_json: bool, argv: tuple[str, ...], **options: Any) -> None:
+def submit(
+    client: Client,
+    source: str | None,
+    array_size: int | None,
+    array_running: int | None,
+    as_json: bool,
+    argv: tuple[str, ...],
+    **options: Any,
+) -> None:
+    if array_running and not array_size:
+        raise Stopped("--array-running: only has a meaning with --array", USAGE)
     if source is None:
-        view = client.submit(request_of(argv, **options))
+        request = request_of(argv, **options)
+        if array_size:  # a bound that is larger is none
+            request = replace(request, array_size=array_size, array_running=min(array_running or 0, array_size))
+        view = client.submit(request)
         print_json(view) if as_json else click.echo(view.id)
         return
-    if argv:
+    if argv or array_size:
         raise Stopped("--from: either that, or a command", USAGE)
     requests = _requests(client, source)
     outcomes = client.submit_many(requests.values())
@@ -117,7 +137,7 @@ def _refuse(wrong: dict[str, str], count: int) -> NoReturn:
 
 @click.command(
     cls=ServiceCommand,
-    help=f"""Wait until the jobs have ended, and print how.
+    help=f"""Wait until the jobs have ended, and print how; an array has with the last of its jobs.
 
 {EXIT_STATUS} 1 also if a job did not complete, 3 if the time was up.""",
 )
@@ -131,7 +151,7 @@ def wait(client: Client, jobs: tuple[str, ...], timeout_s: float | None, as_json
     for job in jobs:
         view = client.wait(job, None if end_s is None else end_s - time.monotonic())
         completed &= view.state is JobState.COMPLETED
-        print_json(view) if as_json else click.echo(f"{view.id}  {view.state}{_exit(view, ', exit status ')}")
+        print_json(view) if as_json else click.echo(f"{view.id}  {view.state}{_end(view)}")
     sys.exit(0 if completed else REFUSED)
 
 
@@ -161,11 +181,18 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         payload="",
         observed="yes, its caller runs it" if view.observed else "",
         progress=progress_text(view.progress),
+        array_index="" if view.array_index is None else str(view.array_index),
+        array_size=str(view.array_size or ""),
     )
     click.echo(one_line(client.why(job)))
 
 
-@click.command("list", cls=ServiceCommand, help=f"List jobs, newest first.\n\n{EXIT_STATUS}")
+@click.command(
+    "list",
+    cls=ServiceCommand,
+    help=f"""List jobs, newest first; an array is one of them, and runs while one of its jobs does.\n\n{EXIT_STATUS}""",
+)
+@click.option("--array", default="", metavar="ID", help="The jobs of this array instead.")
 @click.option(
     "--state", "states", multiple=True, type=click.Choice([str(state) for state in JobState]), help="Only these."
 )
@@ -178,9 +205,16 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
 @json_option
 @with_client
 def list_jobs(
-    client: Client, states: tuple[str, ...], kind: str, workspace: str, limit: int, before: str, as_json: bool
+    client: Client,
+    states: tuple[str, ...],
+    kind: str,
+    workspace: str,
+    limit: int,
+    before: str,
+    array: str,
+    as_json: bool,
 ) -> None:
-    views = client.jobs([JobState(state) for state in states], kind, workspace, limit, before)
+    views = client.jobs([JobState(state) for state in states], kind, workspace, limit, before, array)
     if as_json:
         print_json(views)
         return
@@ -204,7 +238,15 @@ def row_of(view: JobView) -> tuple[str, ...]:
     """Return the cells of a job in the list."""
     took = "" if view.took_us is None else duration(view.took_us)
     fixed = (view.id, view.state, view.kind, view.priority, when(view.submitted_at_us), took)
-    return (*fixed, str(view.attempts), _exit(view), view.reason, view.workspace, view.command)
+    return (*fixed, str(view.attempts), _exit(view), waits_for(view), view.workspace, view.command)
+
+
+def waits_for(view: JobView) -> str:
+    """Return what a job waits for; of an array, how many jobs have ended."""
+    if not view.array_size or view.ended_at_us is not None:
+        return view.reason
+    ended = view.array_size - sum(count for state, count in view.tasks.items() if state not in TERMINAL)
+    return f"{ended} of {view.array_size} ended"
 
 
 @click.command(cls=ServiceCommand, help=f"List the attempts of a job, oldest first.\n\n{EXIT_STATUS}")
@@ -235,7 +277,8 @@ def attempts(client: Client, job: str, as_json: bool) -> None:
 
 
 @click.command(
-    cls=ServiceCommand, help=f"Have a job end: one that waits at once, one that runs within its grace.\n\n{EXIT_STATUS}"
+    cls=ServiceCommand,
+    help=f"""Have a job or all of an array end: what waits at once, what runs within its grace.\n\n{EXIT_STATUS}""",
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
@@ -259,6 +302,11 @@ def update(client: Client, jobs: tuple[str, ...], priority: str, as_json: bool) 
     for job in jobs:
         view = client.update(job, Priority(priority))
         print_json(view) if as_json else click.echo(f"{view.id}  {view.priority}")
+
+
+def _end(view: JobView) -> str:
+    tasks = ", ".join(f"{count} {state}" for state, count in view.tasks.items())
+    return f": {tasks}" if tasks else _exit(view, ", exit status ")
 
 
 def _exit(view: JobView, before: str = "") -> str:

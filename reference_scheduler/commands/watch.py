@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from reference_scheduler.clock import wall_us
+from reference_scheduler.commands.jobs import waits_for
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
     REFUSED,
@@ -117,8 +118,8 @@ class _Screen:
 
         return Group(
             self._head(),
-            _table("running", self._running, "PROGRESS", lambda job: progress_text(job.progress)),
-            _table("waiting, newest first", self._waiting, "WAITS FOR", lambda job: job.reason),
+            _table("running", self._running, "PROGRESS", _progress),
+            _table("waiting, newest first", self._waiting, "WAITS FOR", waits_for),
         )
 
     def _head(self) -> Text:
@@ -136,6 +137,10 @@ class _Screen:
             f"{time.strftime('%H:%M:%S')}  {state}, {found.rollout}, generation {found.generation[:8]}\n"
             f"{counts[0]} running, {counts[1]} waiting{oldest}\n{resources}"
         )
+
+
+def _progress(job: JobView) -> str:
+    return waits_for(job) if job.array_size else progress_text(job.progress)
 
 
 def _table(title: str, jobs: Sequence[JobView], last: str, cell: Callable[[JobView], str]) -> Table:

@@ -182,6 +182,10 @@ class SchedulerCore:
         """Return how the job or array ended, ``None`` if it did not."""
         return self._jobs.outcomes.get(job_id)
 
+    def open_arrays(self) -> tuple[str, ...]:
+        """Return the arrays of which a job is not terminal, oldest first."""
+        return tuple(self._jobs.arrays)
+
     def open_jobs(self) -> tuple[Job, ...]:
         """Return all jobs that are not terminal, oldest first."""
         return tuple(self._jobs.open.values())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reference_scheduler.admission import Permit
 from reference_scheduler.clock import wall_us
 from reference_scheduler.config import Settings
-from reference_scheduler.core.model import AttemptState, Failure, ResourceRequest
+from reference_scheduler.core.model import AttemptState, Failure, ResourceRequest, task_of
 from reference_scheduler.executors import ExecutorRegistry
 from reference_scheduler.executors.base import (
     AttemptContext,
@@ -219,6 +219,7 @@ class Attempts:
         return self._loop.call_later(timeout_us / 1e6, live.stop.set, StopReason.TIMEOUT) if timeout_us else None
 
     def _context(self, live: LiveAttempt, request: JobRequest) -> AttemptContext:
+        array, index = task_of(live.job) or ("", 0)
         return AttemptContext(
             owner=self._journal.owner,
             generation=live.generation,
@@ -230,6 +231,9 @@ class Attempts:
             workspace=request.workspace,
             user=request.user,
             grace_us=DEFAULT_GRACE_US if request.grace_us is None else request.grace_us,
+            array=array,
+            array_index=index,
+            array_size=request.array_size,
             permit=live.permit,
             stop=live.stop,
             heartbeat=partial(self.heartbeat, live.token),

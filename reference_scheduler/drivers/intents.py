@@ -93,10 +93,14 @@ class Command:
 
 
 class Reprioritised(Command):
-    """A job that has not ended is to have another priority; ``core`` gives the core of the moment."""
+    """A job that has not ended is to have another priority; ``core`` gives the core of the moment.
 
-    def __init__(self, core: Callable[[], SchedulerCore], job: str, priority: Priority) -> None:
+    If it is the last one of a ``whole`` array to get it, the array is said to have it too.
+    """
+
+    def __init__(self, core: Callable[[], SchedulerCore], job: str, priority: Priority, whole: str = "") -> None:
         super().__init__(self._update)
+        self._whole = whole
         self._core = core
         self._job = job
         self._priority = priority
@@ -113,6 +117,9 @@ class Reprioritised(Command):
         job = self._core().job(self._job)
         if job is not None:
             batch.changes.append(JobChange(self._job, job.state, job.attempts, priority=self._priority))
+        if self._whole in self._core().open_arrays():
+            change = JobChange(self._whole, JobState.QUEUED, None, priority=self._priority, is_array=True)
+            batch.changes.append(change)
 
 
 class Ended:

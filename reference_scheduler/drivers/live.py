@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, deque
+from collections.abc import Collection
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +33,14 @@ from reference_scheduler.drivers.writer import Begun, Writer
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
 from reference_scheduler.journal.base import Batch, GenerationRow, JobChange, JobRow, Journal, number_of
-from reference_scheduler.journal.rows import attempt_begun, attempts_interrupted, beginnings, change_of, concerned
+from reference_scheduler.journal.rows import (
+    arrays_ended,
+    attempt_begun,
+    attempts_interrupted,
+    beginnings,
+    change_of,
+    concerned,
+)
 from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
 from reference_scheduler.replay import Recorder
@@ -251,19 +259,23 @@ class LiveDriver:
                     self._tell_core(begun, batch)
                     batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
             steps.append((intent, decisions))
-        new = {row.job: index for index, row in enumerate(batch.jobs)}
-        for name in dict.fromkeys(names):
-            change = change_of(core, name, batch.wall_us)
-            if change is not None and name in new:
-                row = batch.jobs[new[name]]
-                attempts = change.attempts or 0
-                batch.jobs[new[name]] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
-            elif change is not None:
-                batch.changes.append(change)
+        self._add_changes(batch, dict.fromkeys(names))
         self._since_state += len(batch.entries)
         if self._since_state >= max(MIN_EVENTS_PER_STATE, core.size):
             self._add_state(batch)
         return _Pending(batch, steps)
+
+    def _add_changes(self, batch: Batch, names: Collection[str]) -> None:
+        """Add to ``batch`` what the jobs of these ``names``, and arrays with them, have come to."""
+        new = {row.job: index for index, row in enumerate(batch.jobs)}
+        changes = [change_of(self.core, name, batch.wall_us) for name in names]
+        for change in (*changes, *arrays_ended(self.core, names, batch.wall_us)):
+            if change is not None and change.job in new:
+                index, attempts = new[change.job], change.attempts or 0
+                row = batch.jobs[index]
+                batch.jobs[index] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
+            elif change is not None:
+                batch.changes.append(change)
 
     def _tell_core(self, event: Event, batch: Batch) -> tuple[Decision, ...]:
         core = self.core
@@ -346,7 +358,7 @@ class LiveDriver:
         rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
         for row in rows:
             if row.ended_us is not None:
-                self.ended_jobs[row.state] += 1
+                self.ended_jobs[row.state] += not row.is_array
                 self._attempts.forget_caller(row.job)
                 for future in self._waiters.pop(row.job, ()):
                     if not future.done():

@@ -118,7 +118,8 @@ class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that an executor is given for one attempt.
 
     ``token`` names the attempt in every write about it. ``heartbeat`` and ``progress`` may be called from any
-    thread; ``False`` means that the attempt is no longer this one's, and has to end.
+    thread; ``False`` means that the attempt is no longer this one's, and has to end. A job that is part of an ``array``
+    has an index there.
     """
 
     owner: str
@@ -131,6 +132,9 @@ class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str = ""
     user: str = ""
     grace_us: int
+    array: str = ""
+    array_index: int = 0
+    array_size: int = 0
     permit: Permit
     stop: StopSignal
     heartbeat: Callable[[], bool]

@@ -148,6 +148,9 @@ async def run_process(processes: ManagedProcessService, spec: ProcessSpec, conte
         "JOB": context.job,
         "ATTEMPT": str(context.attempt),
     }
+    if context.array:
+        marks["ARRAY"] = context.array
+        marks["ARRAY_INDEX"], marks["ARRAY_SIZE"] = str(context.array_index), str(context.array_size)
 
     def refused(pid: int, name: str) -> None:
         context.progress(Progress(message=f"process {pid} could not be sent {name}; trying again"))

@@ -46,6 +46,7 @@ class Call:
     def __init__(self, context: AttemptContext) -> None:
         self.job = context.job
         self.attempt = context.attempt
+        self.array_index = context.array_index
         self.token = context.token
         self.heartbeat = context.heartbeat
         self.progress: Callable[[Progress], bool] = context.progress

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import AttemptState, JobState, task_id
 from reference_scheduler.replay.records import Entry, State
 
 GENESIS = bytes(16)
@@ -23,7 +23,8 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     """A job as the journal keeps it; ``request`` is as :func:`reference_scheduler.requests.encoded` gives it.
 
     Times are of the wall clock, in microseconds, for people: nothing is decided by them. A job that is
-    ``observed`` is run by its caller, not by the scheduler.
+    ``observed`` is run by its caller, not by the scheduler. An array has a row too, with its ``array_size`` and the
+    request that its jobs share; theirs name it as ``array``, and are written without one.
     """
 
     job: str
@@ -42,6 +43,13 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     attempts: int = 0
     exit_code: int | None = None
     ended_us: int | None = None
+    array: str = ""
+    array_size: int = 0
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is no job itself, but an array of them."""
+        return self.array_size > 0
 
 
 class JobChange(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +64,7 @@ class JobChange(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
     ended_us: int | None = None
     priority: str | None = None
+    is_array: bool = False
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
@@ -120,13 +129,17 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs to list: of any of ``states`` (empty: all), older than the job ``before``, newest first."""
+    """Which jobs to list: of any of ``states`` (empty: all), older than the job ``before``, newest first.
+
+    An array is listed as one; its jobs only if it is the ``array`` asked for.
+    """
 
     states: Collection[JobState] = ()
     kind: str = ""
     workspace: str = ""
     before: str = ""
     limit: int = 100
+    array: str = ""
 
 
 class Journal(Protocol):
@@ -159,7 +172,11 @@ class Journal(Protocol):
         ...
 
     def job(self, job: str) -> JobRow | None:
-        """Return the job, ``None`` if there is none of that id."""
+        """Return the job or array, ``None`` if there is none of that id. An array of which jobs run is running."""
+        ...
+
+    def tasks(self, array: JobRow) -> dict[JobState, int]:
+        """Return how many jobs of ``array`` are in which state, of those that are remembered."""
         ...
 
     def job_of_key(self, key: str) -> tuple[str, bytes] | None:
@@ -188,5 +205,19 @@ class Journal(Protocol):
 
 
 def number_of(job: str) -> int:
-    """Return the number behind a job's id, 0 if it can be none."""
-    return int(job) if job.isascii() and job.isdigit() and len(job) < 19 and not job.startswith("0") else 0
+    """Return the number behind a job's id, 0 if it can be none.
+
+    The jobs of an array have the numbers that follow its own: ``12[3]`` is job number 16.
+    """
+    if job.isascii() and job.isdigit():
+        return int(job) if len(job) < 19 and not job.startswith("0") else 0
+    array, bracket, index = job.removesuffix("]").partition("[")
+    number = number_of(array) if bracket and job[-1] == "]" else 0
+    if not number or not (index == "0" or number_of(index)):
+        return 0
+    return number + 1 + int(index)
+
+
+def id_of(number: int, array: int) -> str:
+    """Return the id of the job ``number``, which is part of the array of that number, or of none if that is 0."""
+    return task_id(str(array), number - array - 1) if array else str(number)

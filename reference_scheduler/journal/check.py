@@ -9,18 +9,23 @@ from pathlib import Path
 import msgspec
 
 from reference_scheduler.core import SchedulerCore
+from reference_scheduler.core.model import JobState
 from reference_scheduler.core.snapshot import Outcome
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalLocked, JournalUnavailable
-from reference_scheduler.journal.base import GENESIS
+from reference_scheduler.journal.base import GENESIS, id_of, number_of
 from reference_scheduler.journal.lock import JournalLock
 from reference_scheduler.journal.schema import VERSION
-from reference_scheduler.journal.sqlite import connect, mapped_errors, read_log, read_states
+from reference_scheduler.journal.sqlite import REQUEST, connect, mapped_errors, read_log, read_states
 from reference_scheduler.journal.state import Plugins
 from reference_scheduler.journal.wal import inspect_wal
 from reference_scheduler.replay.records import CHAIN_BYTES, Entry
 from reference_scheduler.requests import fingerprint
 
 _COUNTS = "SELECT count(*), count(*) - count(ended_us), (SELECT count(*) FROM generations) FROM jobs"
+
+_OPEN_ATTEMPTS = (
+    "SELECT job, attempts.number, array FROM attempts JOIN jobs ON jobs.number = job WHERE attempts.ended_us IS NULL"
+)
 
 
 class JournalCheck(msgspec.Struct, frozen=True):
@@ -143,9 +148,10 @@ def _compare(replayed: SchedulerCore, kept: SchedulerCore, number: int) -> Itera
 
 def _tables(connection: sqlite3.Connection, core: SchedulerCore) -> Iterator[str]:
     open_jobs = {job.spec.id: (str(job.state), job.attempts) for job in core.open_jobs()}
-    query = "SELECT number, state, attempts, exit_code, ended_us, request, fingerprint FROM jobs"
-    for number, state, attempts, exit_code, ended_us, request, print_ in connection.execute(query):
-        job = str(number)
+    open_jobs |= {array: (str(JobState.QUEUED), 0) for array in core.open_arrays()}
+    query = f"SELECT number, array, state, attempts, exit_code, ended_us, {REQUEST}, fingerprint FROM jobs"
+    for number, array, state, attempts, exit_code, ended_us, request, print_ in connection.execute(query):
+        job = id_of(number, array)
         if fingerprint(request) != print_:
             yield f"job {job}: its request fails its check"
         if ended_us is None:
@@ -156,10 +162,9 @@ def _tables(connection: sqlite3.Connection, core: SchedulerCore) -> Iterator[str
             yield f"job {job}: the table has it {state}, the log leads to {core.outcome(job)}"
     for job in open_jobs:
         yield f"job {job}: it is open by the log, and missing from the table"
-    live = {(job.spec.id, job.attempts) for job in core.running()}
-    for job, number in connection.execute("SELECT job, number FROM attempts WHERE ended_us IS NULL"):
-        if (str(job), number) not in live:
-            yield f"job {job}: attempt {number} has no end, and is not live"
-        live.discard((str(job), number))
-    for job, number in sorted(live):
+    live = {(number_of(job.spec.id), job.attempts): job.spec.id for job in core.running()}
+    for number, attempt, array in connection.execute(_OPEN_ATTEMPTS):
+        if live.pop((number, attempt), None) is None:
+            yield f"job {id_of(number, array)}: attempt {attempt} has no end, and is not live"
+    for (_, number), job in sorted(live.items()):
         yield f"job {job}: attempt {number} is live by the log, and missing from the table"

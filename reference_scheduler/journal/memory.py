@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 
 from msgspec.structs import replace
 
+from reference_scheduler.core.model import JobState, task_id
 from reference_scheduler.journal.base import (
     MAX_LISTED_BYTES,
     AttemptRow,
@@ -41,7 +43,7 @@ class MemoryJournal:
         self._entries += batch.entries
         for row in batch.jobs:
             self._jobs[row.job] = row
-            self._last_job = max(self._last_job, int(row.job))
+            self._last_job = max(self._last_job, number_of(row.job))
             if row.key:
                 self._keys[row.key] = (row.job, row.fingerprint)
         for change in batch.changes:
@@ -59,15 +61,29 @@ class MemoryJournal:
         for job in batch.forget:
             self._keys.pop(self._jobs.pop(job).key, None)
             self._attempts.pop(job, None)
-        return [self._jobs[job] for job in batch.begun]
+        return [self._whole(self._jobs[job]) for job in batch.begun]
 
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""
         return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job)
 
+    def _whole(self, row: JobRow) -> JobRow:
+        """Return a row with what it shares with its array, or what an array is by its jobs."""
+        if row.array and row.array in self._jobs:
+            return replace(row, request=self._jobs[row.array].request)
+        if row.array_size and row.ended_us is None and JobState.RUNNING in self.tasks(row):
+            return replace(row, state=JobState.RUNNING)
+        return row
+
     def job(self, job: str) -> JobRow | None:
         """See :meth:`Journal.job`."""
-        return self._jobs.get(job)
+        row = self._jobs.get(job)
+        return row and self._whole(row)
+
+    def tasks(self, array: JobRow) -> dict[JobState, int]:
+        """See :meth:`Journal.tasks`."""
+        names = (task_id(array.job, index) for index in range(array.array_size))
+        return dict(Counter(self._jobs[name].state for name in names if name in self._jobs))
 
     def job_of_key(self, key: str) -> tuple[str, bytes] | None:
         """See :meth:`Journal.job_of_key`."""
@@ -77,11 +93,12 @@ class MemoryJournal:
         """See :meth:`Journal.jobs`."""
         found = [
             row if len(row.request) <= MAX_LISTED_BYTES else replace(row, request=b"")
-            for row in reversed(self._jobs.values())
-            if (not wanted.states or row.state in wanted.states)
+            for row in map(self._whole, reversed(self._jobs.values()))
+            if row.array == wanted.array
+            and (not wanted.states or row.state in wanted.states)
             and wanted.kind in ("", row.kind)
             and wanted.workspace in ("", row.workspace)
-            and (not wanted.before or int(row.job) < number_of(wanted.before))
+            and (not wanted.before or number_of(row.job) < number_of(wanted.before))
         ]
         return found[: wanted.limit]
 
@@ -96,8 +113,12 @@ class MemoryJournal:
 
     def ended_before(self, keep: int) -> list[str]:
         """See :meth:`Journal.ended_before`."""
-        ended = [(row.ended_us, int(row.job)) for row in self._jobs.values() if row.ended_us is not None]
-        return [str(number) for _, number in sorted(ended, reverse=True)[keep:]]
+        ended = [
+            (row.ended_us, row.array_size > 0, number_of(row.job), row.job)  # an array counts as ended after its jobs
+            for row in self._jobs.values()
+            if row.ended_us is not None
+        ]
+        return [found[-1] for found in sorted(ended, reverse=True)[keep:]]
 
     def close(self) -> None:
         """See :meth:`Journal.close`."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Decision, Dispatch
 from reference_scheduler.core.events import CancelRequested, Event, GenerationStarted, JobStateChanged
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import AttemptState, JobState, task_of
 from reference_scheduler.journal.base import AttemptRow, JobChange
 
 
 def concerned(core: SchedulerCore, event: Event) -> list[str]:
     """Return the job that ``event``, which ``core`` has not yet handled, may change: none that has ended."""
-    if isinstance(event, (JobStateChanged, CancelRequested)) and core.outcome(event.job) is None:
+    if isinstance(event, (JobStateChanged, CancelRequested)) and core.job(event.job) is not None:
         return [event.job]
     return []
 
@@ -35,6 +35,17 @@ def change_of(core: SchedulerCore, job: str, wall_us: int) -> JobChange | None:
         return JobChange(job, alive.state, alive.attempts)
     outcome = core.outcome(job)
     return None if outcome is None else JobChange(job, outcome.state, None, outcome.exit_code, wall_us)
+
+
+def arrays_ended(core: SchedulerCore, jobs: Iterable[str], wall_us: int) -> list[JobChange]:
+    """Return the arrays that have ended with the last of ``jobs``, which just changed."""
+    arrays = dict.fromkeys(task[0] for job in jobs if job[-1] == "]" and (task := task_of(job)))
+    ended = ((array, core.outcome(array)) for array in arrays)
+    return [
+        JobChange(array, outcome.state, None, ended_us=wall_us, is_array=True)
+        for array, outcome in ended
+        if outcome is not None
+    ]
 
 
 def beginnings(at_us: int, decisions: Iterable[Decision]) -> list[JobStateChanged]:

@@ -49,7 +49,13 @@ CREATE INDEX jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL;
 """
 """A job that waits needs no place in the order of ends."""
 
-MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED)
+ARRAYS = """
+ALTER TABLE jobs ADD COLUMN array INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
+"""
+"""An array is a row with a size. Its jobs have the numbers that follow, name it in ``array``, and share its request."""
+
+MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED, ARRAYS)
 """Script ``n`` makes version ``n + 1`` out of version ``n``; version 0 is an empty file."""
 VERSION = len(MIGRATIONS)
 

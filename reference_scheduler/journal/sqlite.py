@@ -26,6 +26,7 @@ from reference_scheduler.journal.base import (
     JobFilter,
     JobRow,
     Saved,
+    id_of,
     number_of,
 )
 from reference_scheduler.journal.lock import JournalLock
@@ -51,19 +52,31 @@ _UNAVAILABLE = frozenset(
 )
 _JOB_COLUMNS = (
     "number, kind, priority, user, workspace, session, queue, key, fingerprint, request, submitted_us, observed, "
-    "state, attempts, exit_code, ended_us"
+    "state, attempts, exit_code, ended_us, array, array_size"
 )
-_LISTED_COLUMNS = _JOB_COLUMNS.replace(
-    "request,", f"CASE WHEN length(request) <= {MAX_LISTED_BYTES} THEN request ELSE x'' END AS request,"
+_INSERT_JOB = f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * len(_JOB_COLUMNS.split(', ')))})"
+REQUEST = (
+    "CASE WHEN array THEN coalesce((SELECT whole.request FROM jobs AS whole WHERE whole.number = jobs.array), x'') "
+    "ELSE request END"
 )
-_SELECT_JOB = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE number = ?"
+"""The request of a job; those of an array share one."""
+_STATE = (
+    "CASE WHEN array_size AND ended_us IS NULL AND EXISTS (SELECT 1 FROM jobs AS task WHERE task.state = 'running' "
+    "AND task.number > jobs.number AND task.number <= jobs.number + jobs.array_size) THEN 'running' ELSE state END"
+)
+_READ_COLUMNS = _JOB_COLUMNS.replace("request,", f"{REQUEST},").replace("state,", f"{_STATE},")
+_LISTED_COLUMNS = _READ_COLUMNS.replace(
+    f"{REQUEST},", f"CASE WHEN length({REQUEST}) <= {MAX_LISTED_BYTES} THEN {REQUEST} ELSE x'' END,"
+)
+_SELECT_JOB = f"SELECT {_READ_COLUMNS} FROM jobs WHERE number = ?"
 _SELECT_LATEST = (
     "SELECT job, number, state, generation, started_us, ended_us, exit_code FROM attempts WHERE job = ? "
     "ORDER BY number DESC LIMIT 1"
 )
+_COUNT_TASKS = "SELECT state, count(*) FROM jobs WHERE number > ? AND number <= ? GROUP BY state"
 # A member of an enumeration is bound as itself by way of an error that is raised and forgotten: its value is not.
-_job_values = attrgetter(*("state.value" if name == "state" else name for name in JobRow.__struct_fields__))
-_attempt_values = attrgetter(*("state.value" if name == "state" else name for name in AttemptRow.__struct_fields__))
+_job_fields = attrgetter(*("state.value" if name == "state" else name for name in JobRow.__struct_fields__[1:-2]))
+_attempt_fields = attrgetter(*("state.value" if name == "state" else name for name in AttemptRow.__struct_fields__[1:]))
 _HEAD = Struct("<QIq")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -128,16 +141,14 @@ class SqliteJournal:
             writer.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", (number, count, batch.wall_us, body, mark))
             number += count - 1
         if batch.jobs:
-            writer.executemany(
-                f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * 16)})", map(_job_values, batch.jobs)
-            )
+            writer.executemany(_INSERT_JOB, map(_job_values, batch.jobs))
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
         writer.executemany(
             "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ?, "
             "priority = coalesce(?, priority) WHERE number = ?",
             [
-                (row.state.value, row.attempts, row.exit_code, row.ended_us, row.priority, row.job)
+                (row.state.value, row.attempts, row.exit_code, row.ended_us, row.priority, number_of(row.job))
                 for row in batch.changes
             ],
         )
@@ -161,7 +172,7 @@ class SqliteJournal:
         )
         writer.execute("DELETE FROM states WHERE number < ?", (oldest,))
         writer.execute("DELETE FROM log WHERE number <= ?", (oldest,))
-        writer.executemany("DELETE FROM jobs WHERE number = ?", [(job,) for job in batch.forget])
+        writer.executemany("DELETE FROM jobs WHERE number = ?", [(number_of(job),) for job in batch.forget])
         writer.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_fingerprint(),))
 
     def load(self) -> Saved:
@@ -172,7 +183,13 @@ class SqliteJournal:
     def job(self, job: str) -> JobRow | None:
         """See :meth:`Journal.job`."""
         rows = self._rows(_SELECT_JOB, (number_of(job),))
-        return _job_row(rows[0]) if rows else None
+        row = _job_row(rows[0]) if rows else None
+        return row if row and row.job == job else None  # a job of an array has no second name
+
+    def tasks(self, array: JobRow) -> dict[JobState, int]:
+        """See :meth:`Journal.tasks`."""
+        number = number_of(array.job)
+        return {JobState(state): n for state, n in self._rows(_COUNT_TASKS, (number, number + array.array_size))}
 
     def job_of_key(self, key: str) -> tuple[str, bytes] | None:
         """See :meth:`Journal.job_of_key`."""
@@ -181,9 +198,9 @@ class SqliteJournal:
 
     def jobs(self, wanted: JobFilter) -> list[JobRow]:
         """See :meth:`Journal.jobs`."""
-        conditions, values = ["1"], list[Any]()
+        conditions, values = ["array = ?"], list[Any]([number_of(wanted.array)])
         if wanted.states:
-            conditions.append(f"state IN ({', '.join('?' * len(wanted.states))})")
+            conditions.append(f"{_STATE} IN ({', '.join('?' * len(wanted.states))})")
             values += wanted.states
         for column in ("kind", "workspace"):
             if getattr(wanted, column):
@@ -198,19 +215,20 @@ class SqliteJournal:
     def attempts(self, job: str) -> list[AttemptRow]:
         """See :meth:`Journal.attempts`."""
         rows = self._rows("SELECT * FROM attempts WHERE job = ? ORDER BY number", (number_of(job),))
-        return [_attempt_row(row) for row in rows]
+        return [_attempt_row(job, row) for row in rows]
 
     def latest(self, job: str) -> AttemptRow | None:
         """See :meth:`Journal.latest`."""
         rows = self._rows(_SELECT_LATEST, (number_of(job),))
-        return _attempt_row(rows[0]) if rows else None
+        return _attempt_row(job, rows[0]) if rows else None
 
     def ended_before(self, keep: int) -> list[str]:
         """See :meth:`Journal.ended_before`."""
-        query = (
-            "SELECT number FROM jobs WHERE ended_us IS NOT NULL ORDER BY ended_us DESC, number DESC LIMIT -1 OFFSET ?"
+        query = (  # an array counts as ended after its jobs, which need its request
+            "SELECT number, array FROM jobs WHERE ended_us IS NOT NULL "
+            "ORDER BY ended_us DESC, array_size > 0 DESC, number DESC LIMIT -1 OFFSET ?"
         )
-        return [str(row[0]) for row in self._rows(query, (keep,))]
+        return [id_of(*row) for row in self._rows(query, (keep,))]
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with mapped_errors(self._path):
@@ -337,10 +355,19 @@ def load(connection: sqlite3.Connection) -> Saved:
     return Saved(state, entries, GenerationRow(*row) if row else None, wall_us, last[0] if last else 0)
 
 
-def _attempt_row(row: Any) -> AttemptRow:
-    return AttemptRow(str(row[0]), row[1], AttemptState(row[2]), *row[3:])
+def _attempt_row(job: str, row: Any) -> AttemptRow:
+    return AttemptRow(job, row[1], AttemptState(row[2]), *row[3:])
+
+
+def _attempt_values(row: AttemptRow) -> tuple[Any, ...]:
+    return (number_of(row.job), *_attempt_fields(row))
 
 
 def _job_row(row: Any) -> JobRow:
-    fields = (str(row[0]), *row[1:11], bool(row[11]), JobState(row[12]), *row[13:])
-    return JobRow(*fields)
+    number, array = row[0], row[16]
+    fields = (id_of(number, array), *row[1:11], bool(row[11]), JobState(row[12]), *row[13:16])
+    return JobRow(*(*fields, str(array) if array else "", row[17]))
+
+
+def _job_values(row: JobRow) -> tuple[Any, ...]:
+    return (number_of(row.job), *_job_fields(row), number_of(row.array), row.array_size)

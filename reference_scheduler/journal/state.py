@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.allocators import ALLOCATORS, Allocator
 from reference_scheduler.core.jobs import dependencies
+from reference_scheduler.core.model import task_of
 from reference_scheduler.core.pickers import PICKERS, Picker
 from reference_scheduler.errors import JournalDamaged, JournalError
 from reference_scheduler.journal.base import Saved
@@ -53,6 +54,7 @@ def without(core: SchedulerCore, ended: Iterable[str], plugins: Plugins) -> tupl
     """Return a core like ``core`` that has forgotten the ``ended`` jobs that no other waits for, and those jobs."""
     snapshot = core.snapshot()
     needed = {target for record in snapshot.jobs for target in dependencies(record.spec)}
+    needed |= {task[0] for target in needed if (task := task_of(target))}  # which has the request of its jobs
     forgotten = [job for job in ended if job not in needed]
     drop = set(forgotten)
     outcomes = tuple(pair for pair in snapshot.outcomes if pair[0] not in drop)

@@ -76,7 +76,7 @@ class Client:
     # Jobs.
 
     def submit(self, job: JobRequest) -> JobView:
-        """Submit a job; it is durable when this returns."""
+        """Submit a job or an array; it is durable when this returns."""
         return self._ask(protocol.Submit(job=_checked(job)), JobView)
 
     def submit_many(self, jobs: Iterable[JobRequest]) -> list[str | SchedulerError]:
@@ -105,10 +105,21 @@ class Client:
         return self._ask(protocol.Wait(job=job, timeout_us=timeout_us), JobView)
 
     def jobs(
-        self, states: Collection[JobState] = (), kind: str = "", workspace: str = "", limit: int = 100, before: str = ""
+        self,
+        states: Collection[JobState] = (),
+        kind: str = "",
+        workspace: str = "",
+        limit: int = 100,
+        before: str = "",
+        array: str = "",
     ) -> list[JobView]:
-        """Return jobs, newest first; ``before`` is the last of those that were listed before."""
-        request = protocol.ListJobs(states=tuple(states), kind=kind, workspace=workspace, limit=limit, before=before)
+        """Return jobs, newest first; ``before`` is the last of those that were listed before.
+
+        An array is one of them; its jobs are returned if it is the ``array`` asked for.
+        """
+        request = protocol.ListJobs(
+            states=tuple(states), kind=kind, workspace=workspace, limit=limit, before=before, array=array
+        )
         return self._ask(request, list[JobView])
 
     def attempts(self, job: str) -> list[AttemptView]:

@@ -73,7 +73,9 @@ class Operations:
                 return view if is_own(peer, view) else replace(view, payload=None)
             case protocol.ListJobs():
                 limit = _bounded("limit", request.limit)
-                return scheduler.jobs(request.states, request.kind, request.workspace, limit, request.before)
+                return scheduler.jobs(
+                    request.states, request.kind, request.workspace, limit, request.before, request.array
+                )
             case protocol.Attempts(job=job):
                 return scheduler.attempts(job)
             case protocol.Why(job=job):
@@ -178,12 +180,15 @@ def check_progress(progress: Progress) -> None:
 
 
 async def events(scheduler: Scheduler, job: str) -> AsyncGenerator[Streamed, None]:
-    """Yield what happens from now on to ``job``, or to all if that is empty; of a gap nobody knows whose it is."""
+    """Yield what happens from now on to ``job``, or to all if that is empty; of a gap nobody knows whose it is.
+
+    What happens to the jobs of an array happens to it.
+    """
     subscription = scheduler.observe()
     try:
         yield Began()
         async for found in subscription:
-            if isinstance(found, Gap) or not job or found.job == job:
+            if isinstance(found, Gap) or not job or found.job == job or found.job.startswith(f"{job}["):
                 yield found
     finally:
         subscription.close()

@@ -57,13 +57,17 @@ class Get(Request, frozen=True, kw_only=True):
 
 
 class ListJobs(Request, frozen=True, kw_only=True, tag="list"):
-    """Gives at most ``limit`` ``JobView``, newest first; ``before`` is the last of those listed before."""
+    """Gives at most ``limit`` ``JobView``, newest first; ``before`` is the last of those listed before.
+
+    An array is one of them; its jobs are listed if it is the ``array`` asked for.
+    """
 
     states: tuple[JobState, ...] = ()
     kind: str = ""
     workspace: str = ""
     limit: int = 100
     before: str = ""
+    array: str = ""
 
 
 class Attempts(Request, frozen=True, kw_only=True):

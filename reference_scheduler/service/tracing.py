@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.errors import NoSuchJob
+from reference_scheduler.errors import IsArray, NoSuchJob
 from reference_scheduler.observers import Gap
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.views import AttemptView, JobView
@@ -43,7 +43,7 @@ class Tracing:
             elif event.what in TERMINAL:
                 try:
                     job, attempts = self._scheduler.get(event.job), self._scheduler.attempts(event.job)
-                except NoSuchJob:
+                except (NoSuchJob, IsArray):  # the jobs of an array have spans of their own
                     continue
                 self._trace(job, attempts)
 

@@ -56,7 +56,8 @@ def test_there_is_an_option_for_all_that_a_user_may_want_and_no_job_can_be_given
     )
     assert found == expected
     without = {name for name in JobRequest.__struct_fields__ if getattr(found, name) == getattr(request("x"), name)}
-    assert without == {"user", "lease_us"}  # for admins by the protocol, and for programs that send heartbeats
+    by_others = {"user", "lease_us"}  # for admins by the protocol, and for programs that send heartbeats
+    assert without == by_others | {"array_size", "array_running"}  # options of submit alone
 
 
 def test_what_is_not_said_is_left_to_the_kind() -> None:
