@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,6 +58,14 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def kept(cls, head: bytes, tail: bytes, total_bytes: int) -> Output:
         """Return what a drain kept of ``total_bytes``."""
         return cls(head, tail, total_bytes - len(head) - len(tail))
+
+
+class Printed(NamedTuple):
+    """What a stream has carried so far, or a part of it: ``data`` from byte ``begin`` on, of ``total_bytes``."""
+
+    begin: int
+    data: bytes
+    total_bytes: int
 
 
 class ProcessResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -19,7 +19,8 @@ from reference_scheduler.core.model import Failure
 from reference_scheduler.processes import cgroup, strays, wire
 from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
-from reference_scheduler.processes.model import Output, ProcessResult, ProcessSpec
+from reference_scheduler.processes.model import Output, Printed, ProcessResult, ProcessSpec
+from reference_scheduler.processes.output import MAX_READ_BYTES
 from reference_scheduler.processes.supervisor import CHUNK_BYTES, Ending, Order, Report
 from reference_scheduler.waiting import outlast
 
@@ -57,6 +58,9 @@ class RunningProcess:
         self.on_refused = on_refused
         self._supervisor: _Supervisor | None = None
         self._result: ProcessResult | None = None
+        self._readers: dict[int, asyncio.Future[tuple[Printed, Printed] | None]] = {}
+        self._last_reader = 0
+        self._left: list[Printed] = []
 
     def stop(self, grace_us: int) -> None:
         """Let it end: TERM now, KILL after ``grace_us``; a later call can only shorten the grace."""
@@ -69,6 +73,40 @@ class RunningProcess:
         assert self._result is not None
         return self._result
 
+    async def read(self, stdout: int, stderr: int, wait: bool = True) -> tuple[Printed, Printed] | None:
+        """Return something of what was printed after so many bytes of each stream, ``None`` when there is no more.
+
+        With ``wait``, once there is something. What nobody has read in time is gone, but for what the result has.
+        """
+        if self._supervisor is None:
+            return self._read_left(stdout, stderr)
+        self._last_reader = reader = self._last_reader + 1
+        printed: asyncio.Future[tuple[Printed, Printed] | None] = asyncio.get_running_loop().create_future()
+        self._readers[reader] = printed
+        self._supervisor.send([reader, stdout, stderr, int(wait)])
+        try:
+            found = await printed
+        except asyncio.CancelledError:
+            self._forget_reader(reader)
+            raise
+        finally:
+            del self._readers[reader]
+        return found or self._read_left(stdout, stderr)
+
+    def _forget_reader(self, reader: int) -> None:
+        if self._supervisor:
+            self._supervisor.send([reader])
+
+    def _read_left(self, stdout: int, stderr: int) -> tuple[Printed, Printed] | None:
+        """Return something of what was not read before the end, ``None`` if nobody read, or all was."""
+        if self._result is None or not self._left:
+            return None
+        found = (
+            _after(stdout, self._result.stdout, self._left[0]),
+            _after(stderr, self._result.stderr, self._left[1]),
+        )
+        return found if found[0].data or found[1].data else None
+
     def begin(self, supervisor: _Supervisor, order: Order) -> None:
         """Have ``supervisor`` carry out ``order``."""
         self._supervisor = supervisor
@@ -79,14 +117,33 @@ class RunningProcess:
         """Take in what the supervisor says."""
         if what == "ended":
             self.end(_result(Report(*message)))
+        elif what == "printed":
+            self._printed(*message)
+        elif what == "left":
+            self._left = [Printed(*left) for left in message]
         elif self.on_refused:
             self.on_refused(*message)
+
+    def _printed(self, reader: int, stdout: tuple[int, bytes, int], stderr: tuple[int, bytes, int]) -> None:
+        waiting = self._readers.get(reader)
+        if waiting is not None and not waiting.done():
+            waiting.set_result((Printed(*stdout), Printed(*stderr)))
 
     def end(self, result: ProcessResult) -> None:
         """Settle the result."""
         self._supervisor = None
         self._result = self._result or result
         self.over.set()
+        for waiting in self._readers.values():
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+def _after(offset: int, output: Output, left: Printed) -> Printed:
+    """Return what comes after ``offset``: of the beginning that the result has, or else of what is ``left``."""
+    part = Printed(0, output.head, left.total_bytes) if offset < len(output.head) else left
+    begin = max(offset, part.begin)
+    return Printed(begin, part.data[begin - part.begin :][:MAX_READ_BYTES], left.total_bytes)
 
 
 class ManagedProcessService:

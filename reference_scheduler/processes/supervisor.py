@@ -99,7 +99,7 @@ class Supervisor:
         self.control.sendall(wire.frame(message))
 
     def message(self) -> Any:
-        """Return what the scheduler says: an order, or to stop within so many microseconds.
+        """Return what the scheduler says: an order, to stop within so many microseconds, or who reads along.
 
         Raises:
             PeerGoneError: it says nothing more.
@@ -151,6 +151,8 @@ class Attempt:
         self._refused: set[tuple[int, int]] = set()
         self._left_behind = 0
         self._peak_rss_kb = 0
+        self._readers: dict[int, tuple[int, int, bool]] = {}
+        self._was_read = False
 
     def run(self) -> Report:
         """Carry it out, and return how it ended."""
@@ -162,6 +164,8 @@ class Attempt:
             self._deadline = time.monotonic() + self._order.timeout_us / 1e6
         while True:
             self._take(self._supervisor.ready(self._patience_ms()))
+            if self._readers:
+                self._answer_readers()
             if not self._reap():
                 break
             self._escalate()
@@ -169,6 +173,8 @@ class Attempt:
             self._read(fd, PIPE_BYTES)
         for fd in list(self._drains):  # held open by a process that is none of the attempt's
             self._close(fd)
+        if self._was_read:  # so that who reads along misses nothing for it ended so soon
+            self._supervisor.tell("left", *(drain.window() for drain in self._outputs))
         return self._report()
 
     def _spawn(self) -> int:
@@ -253,9 +259,31 @@ class Attempt:
     def _take(self, ready: list[int]) -> None:
         for fd in ready:
             if fd == self._supervisor.control.fileno():
-                self._stop(Ending.STOPPED, self._supervisor.message())
+                self._obey(self._supervisor.message())
             elif fd in self._drains:
                 self._read(fd)
+
+    def _obey(self, message: int | list[int]) -> None:
+        """Stop within so many microseconds, or take note of somebody who reads along, or does no more."""
+        if isinstance(message, int):
+            self._stop(Ending.STOPPED, message)
+        elif len(message) == 1:
+            self._readers.pop(message[0], None)
+        else:
+            reader, stdout, stderr, waits = message
+            self._readers[reader] = stdout, stderr, bool(waits)
+            self._was_read = True
+
+    def _answer_readers(self) -> None:
+        """Tell each reader what there is after what it has; it asks again when it wants more.
+
+        So who is slow holds up nothing, and costs no memory: what it was not there for is gone.
+        """
+        for reader, (*offsets, waits) in list(self._readers.items()):
+            pairs = list(zip(self._outputs, offsets, strict=True))
+            if not waits or any(drain.total_bytes > offset for drain, offset in pairs):
+                del self._readers[reader]
+                self._supervisor.tell("printed", reader, *(drain.read(offset) for drain, offset in pairs))
 
     def _read(self, fd: int, at_most_bytes: int = CHUNK_BYTES) -> None:
         """Read what is there, but not for ever: who writes may be faster."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_scheduler.processes import wire
-from reference_scheduler.processes.output import Drain
+from reference_scheduler.processes.output import SMALL_BYTES, Drain
 from reference_scheduler.processes.service import IMPORT_ROOT
 
 PLAIN = st.recursive(
@@ -38,6 +38,34 @@ def test_ten_thousand_random_outputs_are_kept_at_both_ends() -> None:
             assert (head, tail) == (whole, b"")
         else:
             assert (head, tail) == (whole[:head_bytes], whole[len(whole) - tail_bytes :])
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(0, 30), st.integers(0, 30), st.integers(1, 60), st.integers(1, 5))
+def test_who_reads_along_gets_all_that_is_not_too_long_ago(
+    chunks: list[bytes], head_bytes: int, tail_bytes: int, window_bytes: int, every: int
+) -> None:
+    drain, whole, offset = Drain(head_bytes, tail_bytes, window_bytes), b"", 0
+    for number, chunk in enumerate(chunks):
+        drain.feed(chunk)
+        whole += chunk
+        while number % every == 0 and offset < len(whole):
+            begin, data, total = drain.read(offset)
+            assert (data, total) == (whole[begin : begin + len(data)], len(whole))
+            assert data
+            assert begin == offset or (offset >= head_bytes and len(whole) - begin >= min(window_bytes, len(whole)))
+            offset = begin + len(data)
+    begin, data, total = drain.window()
+    assert (whole[begin:], len(whole)) == (data, total)
+    assert drain.read(total) == (total, b"", total)
+
+
+@given(st.binary(max_size=3 * SMALL_BYTES))
+def test_single_bytes_take_little_room(data: bytes) -> None:
+    drain = Drain(0, 0)
+    for byte in data:
+        drain.feed(bytes((byte,)))
+    assert drain.window() == (0, data, len(data))
+    assert len(drain._tail) <= 1 + len(data) // SMALL_BYTES
 
 
 @given(st.lists(PLAIN, max_size=5), st.integers(1, 9))
