@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +33,7 @@ from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.sqlite import SqliteJournal
 from reference_scheduler.journal.state import Plugins
+from reference_scheduler.logs import OutputChunk, Position
 from reference_scheduler.observers import Observers, Subscription
 from reference_scheduler.plugins import available_allocators, available_pickers
 from reference_scheduler.processes.service import ManagedProcessService
@@ -311,6 +313,62 @@ class Scheduler:
         rows = self._journal.attempts(job)
         return decode_result(rows[-1].result) if rows and rows[-1].result else None
 
+    async def logs(self, job: str, follow: bool = False) -> AsyncGenerator[OutputChunk, None]:
+        """Yield what the latest attempt of a job has printed, as far as it was kept.
+
+        With ``follow`` go on with what it prints as it does, and with later attempts, until the job has ended. Who is
+        slow misses some of it, and holds up nobody. An executor that offers no output shows it at the attempt's end.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            IsArray: it is an array.
+            SchedulerStopping: the scheduler stopped before the job ended.
+        """
+        self._one(job)
+        number, live = 0, self._attempts.of(job)
+        if live is None:
+            for position, result in self._results(job)[-1:]:
+                number = position.attempt
+                for chunk in position.rest(result):
+                    yield chunk
+        while True:
+            if live is None and follow:
+                live = await self._next_attempt(job)
+            if live is None:
+                break
+            number = live.number
+            async with aclosing(_printed(live, follow)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            if not follow:
+                return
+            live = self._attempts.of(job)
+            if live is not None and live.number == number:
+                live = None  # it was given up, as everything stops
+        for position, result in self._results(job):  # of attempts that were over before they were noticed
+            if follow and position.attempt > number:
+                for chunk in position.rest(result):
+                    yield chunk
+
+    async def _next_attempt(self, job: str) -> LiveAttempt | None:
+        """Return the next attempt that begins, ``None`` once the job has ended."""
+        if not self._driver.is_open(job) and self._row(job).ended_us is not None:
+            return None
+        begun, ended = self._attempts.next_of(job), self._driver.ended(job)
+        try:
+            await asyncio.wait((begun, ended), return_when=asyncio.FIRST_COMPLETED)
+            if begun.done():
+                return begun.result()
+            ended.result()
+            return None
+        finally:
+            begun.cancel()
+            ended.cancel()
+
+    def _results(self, job: str) -> list[tuple[Position, AttemptResult]]:
+        rows = self._journal.attempts(job)
+        return [(Position(row.number), decode_result(row.result)) for row in rows if row.result]
+
     def why(self, job: str) -> str:
         """Say in one sentence what became of a job, or what it waits for.
 
@@ -492,6 +550,22 @@ class Scheduler:
     def progress(self, token: str, progress: Progress) -> bool:
         """Say how far an attempt is; ``False``: the token is stale, nothing happened. From any thread."""
         return self._attempts.progress(token, progress)
+
+
+async def _printed(live: LiveAttempt, follow: bool) -> AsyncGenerator[OutputChunk, None]:
+    """Yield what an attempt prints: to its end, or unless ``follow`` what it has printed so far."""
+    position = Position(live.number)
+    while follow and live.source is None and not live.over:
+        await live.changed()
+    if live.source is not None:
+        async with aclosing(position.live(live.source, follow)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    while follow and not live.over:
+        await live.changed()
+    if live.result is not None:
+        for chunk in position.rest(live.result):
+            yield chunk
 
 
 def payload_of(row: JobRow) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,6 +15,7 @@ from reference_scheduler.errors import SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.journal.base import Journal
+from reference_scheduler.logs import OutputChunk
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.submission import Outcome
@@ -121,6 +122,19 @@ class SyncScheduler:
     def attempts(self, job: str) -> list[AttemptView]:
         """See :meth:`Scheduler.attempts`."""
         return self._call(self._scheduler.attempts, job)
+
+    def logs(self, job: str, follow: bool = False) -> Iterator[OutputChunk]:
+        """See :meth:`Scheduler.logs`."""
+        chunks = self._scheduler.logs(job, follow)
+
+        async def following() -> OutputChunk | None:
+            return await anext(chunks, None)
+
+        try:
+            while (chunk := self._run(following())) is not None:
+                yield chunk
+        finally:
+            self._run(chunks.aclose())
 
     def result(self, job: str) -> AttemptResult | None:
         """See :meth:`Scheduler.result`."""

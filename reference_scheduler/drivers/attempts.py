@@ -19,6 +19,7 @@ from reference_scheduler.executors.base import (
     AttemptContext,
     AttemptResult,
     Output,
+    OutputSource,
     Progress,
     StopReason,
     StopSignal,
@@ -48,6 +49,32 @@ class LiveAttempt:
         self.heard_us = 0
         self.task: asyncio.Task[None] | None = None
         """Kept here because the event loop itself holds tasks weakly."""
+        self.source: OutputSource | None = None
+        self.result: AttemptResult | None = None
+        self.over = False
+        self._watching: list[asyncio.Future[None]] = []
+
+    async def changed(self) -> None:
+        """Wait until there is a ``source`` of what it prints, or it is ``over``: ended durably, or given up."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watching.append(future)
+        await future
+
+    def offer(self, source: OutputSource) -> None:
+        """Take note of where its output can be read."""
+        self.source = source
+        self._notify()
+
+    def end(self) -> None:
+        """Take note that it is over."""
+        self.over, self.source = True, None
+        self._notify()
+
+    def _notify(self) -> None:
+        for future in self._watching:
+            if not future.done():
+                future.set_result(None)
+        self._watching.clear()
 
 
 class Attempts:
@@ -75,6 +102,7 @@ class Attempts:
         self._live: dict[str, LiveAttempt] = {}
         self._tokens: dict[str, LiveAttempt] = {}
         self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
+        self._awaited: dict[str, list[asyncio.Future[LiveAttempt]]] = {}
         self.none_left = asyncio.Event()
         self.none_left.set()
 
@@ -88,14 +116,33 @@ class Attempts:
         if self._closing:
             live.stop.set(StopReason.SHUTDOWN)
         live.task = self._loop.create_task(self._run(live, row), name=live.token)
+        if self._awaited:
+            for future in self._awaited.pop(live.job, ()):
+                if not future.done():
+                    future.set_result(live)
 
     def gone(self, live: LiveAttempt) -> None:
         """Forget an attempt whose end is durable."""
         self._tokens.pop(live.token, None)
+        live.end()
         if self._live.get(live.job) is live:
             del self._live[live.job]
         if not self._live:
             self.none_left.set()
+
+    def next_of(self, job: str) -> asyncio.Future[LiveAttempt]:
+        """Return a future that is done with the next attempt of ``job`` that begins."""
+        future: asyncio.Future[LiveAttempt] = self._loop.create_future()
+        self._awaited.setdefault(job, []).append(future)
+        future.add_done_callback(lambda _: self._leave(job, future))
+        return future
+
+    def _leave(self, job: str, future: asyncio.Future[LiveAttempt]) -> None:
+        waiting = self._awaited.get(job, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._awaited[job]
 
     def of(self, job: str) -> LiveAttempt | None:
         """Return the attempt of ``job`` that is under way."""
@@ -123,6 +170,7 @@ class Attempts:
         """Give back what attempts hold that did not come to an end, when everything ends."""
         for live in list(self._live.values()):
             live.permit.release()
+            live.end()
 
     def expire_leases(self) -> None:
         """Take the token from every attempt that was silent for too long, and stop it."""
@@ -193,6 +241,7 @@ class Attempts:
             self._refuse(live.token, "result")
             result = AttemptResult(AttemptState.INTERRUPTED, detail=f"no heartbeat within {live.lease_us} us")
         live.permit.release()
+        live.result = result
         self._ended(live, result)
 
     async def _result(self, live: LiveAttempt, row: JobRow) -> AttemptResult:
@@ -238,6 +287,7 @@ class Attempts:
             stop=live.stop,
             heartbeat=partial(self.heartbeat, live.token),
             progress=partial(self.progress, live.token),
+            offer_output=live.offer,
         )
 
     async def _caller_result(self, live: LiveAttempt) -> AttemptResult:

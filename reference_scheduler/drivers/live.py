@@ -139,6 +139,9 @@ class LiveDriver:
     def ended(self, job: str) -> asyncio.Future[None]:
         """Return a future that is done when ``job``, which has not ended, has durably ended."""
         future: asyncio.Future[None] = self._loop.create_future()
+        if self._over:
+            future.set_exception(SchedulerStopping(self._over))
+            return future
         waiting = self._waiters.setdefault(job, [])
         waiting.append(future)
         future.add_done_callback(lambda _: self._leave(job, future))

@@ -12,13 +12,14 @@ import msgspec
 from reference_scheduler.admission import Permit
 from reference_scheduler.core.model import AttemptState, Failure
 from reference_scheduler.errors import SchedulerError
-from reference_scheduler.processes.model import Output
+from reference_scheduler.processes.model import Output, Printed
 
 __all__ = [
     "AttemptContext",
     "AttemptResult",
     "Executor",
     "Output",
+    "OutputSource",
     "PermitRequiredError",
     "Progress",
     "StopReason",
@@ -114,12 +115,23 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int] = {}
 
 
+class OutputSource(Protocol):
+    """Where what an attempt prints can be read while it runs."""
+
+    async def read(self, stdout: int, stderr: int, wait: bool = True) -> tuple[Printed, Printed] | None:
+        """Return something of what was printed after so many bytes of each stream, ``None`` when there is no more.
+
+        With ``wait``, once there is something.
+        """
+        ...
+
+
 class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that an executor is given for one attempt.
 
     ``token`` names the attempt in every write about it. ``heartbeat`` and ``progress`` may be called from any
     thread; ``False`` means that the attempt is no longer this one's, and has to end. A job that is part of an ``array``
-    has an index there.
+    has an index there. Who prints may call ``offer_output``, so that it can be read meanwhile.
     """
 
     owner: str
@@ -139,6 +151,7 @@ class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopSignal
     heartbeat: Callable[[], bool]
     progress: Callable[[Progress], bool]
+    offer_output: Callable[[OutputSource], None] = lambda source: None
 
 
 class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):

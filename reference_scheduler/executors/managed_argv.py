@@ -160,6 +160,7 @@ async def run_process(processes: ManagedProcessService, spec: ProcessSpec, conte
             running.stop(0 if context.stop.hurry else context.grace_us)
 
     running = await processes.start(spec, marks, refused)
+    context.offer_output(running)
     context.stop.add_callback(stop)
     return await running.wait()
 

@@ -14,6 +14,7 @@ from msgspec import structs
 from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.errors import InvalidSubmission, SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.logs import OutputChunk
 from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service import protocol
@@ -29,6 +30,7 @@ from reference_scheduler.service.protocol import (
     Problem,
     Received,
     Request,
+    Streamed,
     decode_answer,
     error_of,
     line_of,
@@ -130,6 +132,15 @@ class Client:
         """Return the result of the latest attempt, ``None`` if there is none yet."""
         return self._ask(protocol.Result(job=job), _MAYBE_RESULT)
 
+    def logs(self, job: str, follow: bool = False) -> Iterator[OutputChunk]:
+        """Yield what the latest attempt of a job has printed, with ``follow`` also what comes until the job has ended.
+
+        Ask nothing else meanwhile. Who is slow misses some of it, and holds up nobody.
+        """
+        for event in self._stream(protocol.Logs(job=job, follow=follow)):
+            assert isinstance(event, OutputChunk)
+            yield event
+
     def why(self, job: str) -> str:
         """Return in one sentence what became of a job, or what it waits for."""
         return self._ask(protocol.Why(job=job), str)
@@ -172,9 +183,9 @@ class Client:
 
     def events(self, job: str = "") -> Iterator[Began | Notice | Gap]:
         """Yield a ``Began``, and what happens from then on until the scheduler stops; ask nothing else meanwhile."""
-        self._send(protocol.Events(job=job))
-        while (answer := self._receive()).event is not msgspec.UNSET:
-            yield answer.event
+        for event in self._stream(protocol.Events(job=job)):
+            assert not isinstance(event, OutputChunk)
+            yield event
 
     def pause(self, queue: str = "") -> None:
         """Start nothing more, or nothing of one queue."""
@@ -205,6 +216,11 @@ class Client:
     def _ask(self, request: Request, form: type[Form]) -> Form:
         self._send(request)
         return msgspec.json.decode(self._receive().ok, type=form)
+
+    def _stream(self, request: Request) -> Iterator[Streamed]:
+        self._send(request)
+        while (answer := self._receive()).event is not msgspec.UNSET:
+            yield answer.event
 
     def _send(self, request: Request) -> None:
         try:

@@ -113,6 +113,9 @@ class Operations:
             case protocol.Result(job=job):
                 self._check_own(peer, job)
                 return scheduler.result(job)
+            case protocol.Logs(job=job, follow=follow):
+                self._check_own(peer, job)
+                return scheduler.logs(job, follow)
             case protocol.Cancel(job=job, reason=reason):
                 self._check_own(peer, job)
                 return await scheduler.cancel(job, reason)

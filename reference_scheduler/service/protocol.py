@@ -10,6 +10,7 @@ import msgspec
 from reference_scheduler.core.model import MAX_TIME_US, JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.logs import OutputChunk
 from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.errors import BadRequest, ServiceError, UnsupportedVersion
@@ -114,6 +115,17 @@ class Result(Request, frozen=True, kw_only=True):
     job: str
 
 
+class Logs(Request, frozen=True, kw_only=True):
+    """Gives an ``OutputChunk`` for what the latest attempt of a job has printed, and for what it goes on to print.
+
+    With ``follow`` until the job has ended, as it prints it; of other users' jobs to admins.
+    """
+
+    needs = Role.SUBMITTER
+    job: str
+    follow: bool = False
+
+
 class Submit(Request, frozen=True, kw_only=True):
     """Gives the ``JobView`` of a job that is durable."""
 
@@ -208,7 +220,7 @@ class RecordStop(Request, frozen=True, kw_only=True):
 
 
 Reading = Hello | Get | ListJobs | Attempts | Why | Wait | Snapshot | Metrics | Events | RecordStatus
-Submitting = Result | Submit | SubmitMany | Check | Cancel | Update | Report | Heartbeat | ReportProgress
+Submitting = Result | Logs | Submit | SubmitMany | Check | Cancel | Update | Report | Heartbeat | ReportProgress
 Operating = Pause | Resume | Drain | RecordStart | RecordStop
 AnyRequest = Reading | Submitting | Operating
 
@@ -242,7 +254,7 @@ class Began(msgspec.Struct, frozen=True, tag=True):
     """A stream of events begins; whatever happens from here on is in it."""
 
 
-Streamed = Began | Notice | Gap
+Streamed = Began | Notice | Gap | OutputChunk
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

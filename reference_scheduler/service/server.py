@@ -22,6 +22,7 @@ from reference_scheduler.service.protocol import (
     AnyRequest,
     Drain,
     Events,
+    Logs,
     Streamed,
     Wait,
     id_of,
@@ -32,7 +33,7 @@ from reference_scheduler.service.protocol import (
 from reference_scheduler.service.roles import Peer, Role, Roles, peer_uid
 
 BACKLOG = 128
-PATIENT = (Wait, Drain, Events)
+PATIENT = (Wait, Drain, Events, Logs)
 """Requests that may take for ever: who is gone must not hold a place so long, and half gone looks the same."""
 Operation = Callable[[Peer, AnyRequest], Awaitable[object]]
 
