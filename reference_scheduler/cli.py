@@ -14,7 +14,7 @@ import click
 
 from reference_scheduler.commands.dump import dump
 from reference_scheduler.commands.fuzz import fuzz
-from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, submit, update, wait
+from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, logs, submit, update, wait
 from reference_scheduler.commands.journal import journal
 from reference_scheduler.commands.operate import drain, metrics, pause, record, resume, snapshot
 from reference_scheduler.commands.plot import plot
@@ -71,6 +71,7 @@ for command in (
     get,
     journal,
     list_jobs,
+    logs,
     metrics,
     pause,
     plot,

@@ -1,4 +1,4 @@
-"""``refsched submit``, ``wait``, ``get``, ``list``, ``attempts`` and ``cancel``."""
+"""``refsched submit``, ``wait``, ``get``, ``logs``, ``list``, ``attempts`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from reference_scheduler.commands.output import print_output
+from reference_scheduler.commands.output import Printer, print_output
 from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
 from reference_scheduler.commands.service import (
     EXIT_STATUS,
@@ -185,6 +185,28 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         array_size=str(view.array_size or ""),
     )
     click.echo(one_line(client.why(job)))
+
+
+@click.command(
+    cls=ServiceCommand,
+    help=f"""Print what the latest attempt of a job has printed, to the same streams and byte by byte.
+
+With --follow go on with what it prints as it does, and with further attempts, until the job has ended. Of what nobody
+reads in time some is left out, and a line on stderr says how much.
+
+{EXIT_STATUS}""",
+)
+@click.argument("job", metavar="ID")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@json_option
+@with_client
+def logs(client: Client, job: str, follow: bool, as_json: bool) -> None:
+    chunks = client.logs(job, follow)
+    if as_json:
+        for chunk in chunks:
+            print_json(chunk)
+    else:
+        Printer().write_all(chunks)
 
 
 @click.command(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import click
 
+from reference_scheduler.commands.service import Stopped
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult, Output
+from reference_scheduler.logs import OutputChunk, Position, Stream
 from reference_scheduler.views import JobView
 
 TIMED_OUT = 124
@@ -31,6 +37,69 @@ def _print(output: Output, stream: BinaryIO, name: str) -> None:
         click.echo(f"\nrefsched: {output.omitted_bytes} bytes of {name} were not kept", err=True)
     stream.write(output.tail)
     stream.flush()
+
+
+class Unwritable(Stopped):
+    """What a job printed cannot be written."""
+
+
+class Printer:
+    """Writes what a job prints to the same streams, byte by byte and at once.
+
+    It goes past the buffers of these streams: a thread that waits in there, for a reader who is slow, would keep the
+    interpreter from its end.
+    """
+
+    def __init__(self) -> None:
+        self.position = Position(0)
+
+    def write(self, chunk: OutputChunk) -> None:
+        """Write a chunk, and say on stderr what comes between it and the one before.
+
+        Raises:
+            Unwritable: nobody reads it any more, or there is no room.
+        """
+        if chunk.attempt != self.position.attempt:
+            if self.position.attempt:
+                _say(f"attempt {chunk.attempt} begins")
+            self.position = Position(chunk.attempt)
+        if chunk.missed:
+            _say(f"{chunk.missed} bytes of {chunk.stream} were not kept")
+            self.position.advance(chunk.stream, chunk.missed)
+        stream = sys.stdout if chunk.stream is Stream.STDOUT else sys.stderr
+        stream.flush()
+        left = memoryview(chunk.data)
+        try:
+            while left:
+                written = self._write_some(stream.fileno(), chunk.stream, left)
+                left = left[written:]
+        except OSError as error:
+            raise Unwritable(f"cannot write the output: {error.strerror}", NOT_RUN) from error
+
+    def _write_some(self, fd: int, stream: Stream, data: memoryview) -> int:
+        """Write some bytes and take note of it; a signal comes before or after that, also if the reader is slow."""
+        select.select([], [fd], [])
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            written = os.write(fd, data[: select.PIPE_BUF])
+            self.position.advance(stream, written)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return written
+
+    def write_all(self, chunks: Iterable[OutputChunk]) -> None:
+        """Write chunks as they come."""
+        for chunk in chunks:
+            self.write(chunk)
+
+    def finish(self, attempt: int, result: AttemptResult) -> None:
+        """Write what is not yet written of the output of an attempt that has ended."""
+        position = self.position if attempt == self.position.attempt else Position(attempt)
+        self.write_all(list(position.rest(result)))
+
+
+def _say(text: str) -> None:
+    click.echo(f"refsched: {text}", err=True)
 
 
 def exit_status(view: JobView, result: AttemptResult | None) -> int:

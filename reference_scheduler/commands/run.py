@@ -17,8 +17,9 @@ from reference_scheduler.commands.output import (
     NOT_STARTED,
     SIGNALLED,
     TIMED_OUT,
+    Printer,
+    Unwritable,
     exit_status,
-    print_output,
 )
 from reference_scheduler.commands.request import SETTINGS, request_of, request_options
 from reference_scheduler.commands.service import ServiceCommand, Stopped, one_line, socket_option
@@ -48,16 +49,16 @@ class Caught(BaseException):
 @click.command(
     cls=RunCommand,
     context_settings=SETTINGS,
-    help=f"""Submit a job that runs COMMAND, wait for it, print what it printed, and exit as it did.
+    help=f"""Submit a job that runs COMMAND, print what it prints, and exit as it did.
 
-If the job has to wait, a line on stderr says for what. COMMAND reads nothing, and what it printed comes when it has
-ended: of each stream the first and the last 64 KiB. Ctrl-C or SIGTERM cancels the job. If no scheduler answers at the
-default socket, the job runs in one of its own, within this command, and a line on stderr says so; with --socket, or
-its variable, that is an error.
+If the job has to wait, a line on stderr says for what. COMMAND reads nothing. What it prints comes as it prints it; if
+that is more than can be shown in time, some is left out, and a line on stderr says how much. Ctrl-C or SIGTERM cancels
+the job. If no scheduler answers at the default socket, the job runs in one of its own, within this command, and a line
+on stderr says so; with --socket, or its variable, that is an error.
 
 Exit status: that of COMMAND; {SIGNALLED} plus the number of the signal that ended it, or this command; {TIMED_OUT} it
-timed out; {NOT_RUN} it was refused, cancelled or expired, or the scheduler was lost; {NOT_STARTED} it could not be
-started; 2 bad usage.""",
+timed out; {NOT_RUN} it was refused, cancelled or expired, the scheduler was lost, or what it printed could not be
+written, which cancels it; {NOT_STARTED} it could not be started; 2 bad usage.""",
 )
 @request_options
 @socket_option
@@ -81,23 +82,40 @@ def _run_by(client: Client, request: JobRequest) -> None:
         _run_observed(client, request, job)
     if job.state is not JobState.RUNNING and job.ended_at_us is None:
         click.echo(f"refsched: {one_line(client.why(job.id))}", err=True)
+    printer = Printer()
     try:
         with _signals_raise():
+            printer.write_all(client.logs(job.id, follow=True))
             view = client.wait(job.id)
     except Caught as caught:
-        with Client(client.path) as other:  # the first connection still waits
-            other.cancel(job.id, "interrupted")
-            other.wait(job.id)
-            _exit(SIGNALLED + caught.number, other.result(job.id))
+        view, result = _cancel(client, job, "interrupted")
+        if result is not None:
+            printer.finish(view.attempts, result)
+        _exit(SIGNALLED + caught.number, result)
+    except Unwritable:
+        _cancel(client, job, "nobody reads what it prints")
+        raise
     result = client.result(job.id)
     _exit(exit_status(view, result), result, view)
+
+
+def _cancel(client: Client, job: JobView, reason: str) -> tuple[JobView, AttemptResult | None]:
+    """Have the job end, and return how it did."""
+    with Client(client.path) as other:  # the first connection still waits
+        other.cancel(job.id, reason)
+        view = other.wait(job.id)
+        return view, other.result(job.id)
 
 
 def _run_observed(client: Client, request: JobRequest, job: JobView) -> None:
     """Run the job here, for the service only records what it would have decided."""
     from reference_scheduler.service.embedded import run_here, run_observed
 
-    ran = run_here(lambda signals: run_observed(signals, request, job.id))
+    try:
+        ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer().write))
+    except Unwritable:
+        client.report(job.id, AttemptResult(AttemptState.CANCELLED, detail="nobody reads what it prints"))
+        raise
     result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
     client.report(job.id, result)
     view = client.wait(job.id)
@@ -116,15 +134,13 @@ def _run_alone(request: JobRequest) -> None:
     def say(line: str) -> None:
         click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
 
-    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say))
+    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say, Printer().write))
     status = SIGNALLED + ran.caught if ran.caught or ran.view is None else exit_status(ran.view, ran.result)
     _exit(status, ran.result, ran.view)
 
 
 def _exit(status: int, result: AttemptResult | None, view: JobView | None = None) -> None:
-    """Print the output, say what the exit status does not tell, and exit."""
-    if result is not None:
-        print_output(result)
+    """Say what the exit status does not tell, and exit."""
     if view is not None and (result is None or result.state is not AttemptState.COMPLETED) and view.exit_code is None:
         detail = f": {result.detail}" if result is not None and result.detail else ""
         click.echo(f"refsched: job {view.id} is {view.state}{detail}", err=True)
