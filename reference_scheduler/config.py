@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -86,8 +86,8 @@ class Settings(msgspec.Struct, frozen=True):
         return self.profiles.get(kind) or Profile()
 
 
-def load_settings(path: Path) -> Settings:
-    """Return the settings in the file ``path``.
+def load_settings(path: Path, kinds: Collection[str] = ()) -> Settings:
+    """Return the settings in the file ``path``; if ``kinds`` are given, jobs are of no others.
 
     Raises:
         ConfigError: it cannot be read, or a key is unknown or out of bounds.
@@ -100,9 +100,23 @@ def load_settings(path: Path) -> Settings:
         raise ConfigError(f"{path}: {error}") from error
     try:
         _check_tables(document)
-        return settings_of(document)
+        settings = settings_of(document)
+        if kinds:
+            check_kinds(settings, kinds)
+        return settings
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def check_kinds(settings: Settings, kinds: Iterable[str]) -> None:
+    """Raise ConfigError if ``settings`` say something of a kind that is none of ``kinds``, nor comes with a profile."""
+    known = {kind: kind for kind in (*kinds, *DEFAULT_PROFILES)}
+    named = [(f"scheduler.kinds.{kind}", kind) for kind in settings.profiles]
+    named += [("scheduler.active_kinds", kind) for kind in settings.active_kinds]
+    for key, kind in named:
+        if kind not in known:
+            names = ", ".join(sorted(known))
+            raise ConfigError(f"{key}: there is no kind {kind!r}, only {names}{_meant(kind, known)}")
 
 
 def _check_tables(document: Mapping[str, Any]) -> None:

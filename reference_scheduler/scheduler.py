@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from reference_scheduler.config import ConfigError, Settings, StopMode
+from reference_scheduler.config import ConfigError, Settings, StopMode, check_kinds
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import AttemptState, Job, JobState, Priority, task_id, task_of
@@ -83,6 +83,8 @@ class Scheduler:
         self.executors = executors if isinstance(executors, ExecutorRegistry) else ExecutorRegistry(executors)
         self._record_path: Path | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._paused = False
+        """Whether an operator wants it, whatever the configuration says."""
 
     # Start and end.
 
@@ -91,10 +93,11 @@ class Scheduler:
 
         Raises:
             JournalError: the journal is in use, damaged, or cannot be written.
-            ConfigError: the settings name a picker that is not there.
+            ConfigError: the settings name a picker or a kind that is not there.
         """
         plugins = Plugins(available_pickers(), available_allocators())
         check_plugins(self.settings, plugins)
+        check_kinds(self.settings, self.executors.kinds)
         where = self._where
         self._journal = MemoryJournal() if where is None else SqliteJournal(where) if isinstance(where, Path) else where
         try:
@@ -129,7 +132,7 @@ class Scheduler:
 
     async def drain(self) -> None:
         """Take no more jobs, start none of those that wait, and return when none runs any more."""
-        self.submission.closed = True
+        self.submission.closed = self._paused = True
         try:
             await self._driver.set_paused(True)
         except SchedulerStopping:
@@ -144,7 +147,7 @@ class Scheduler:
 
         To interrupt while another call drains makes that one hurry; to do so again takes the grace from attempts.
         """
-        self.submission.closed = True
+        self.submission.closed = self._paused = True
         if mode is StopMode.INTERRUPT:
             self._driver.set_paused(True)
             self._attempts.stop_all()
@@ -480,22 +483,22 @@ class Scheduler:
         if queue:
             await self._do(lambda at: QueueConfigured(at=at, run_pass=False, queue=queue, paused=paused))
         else:
+            self._paused = paused
             await self._driver.set_paused(paused or not self.settings.core.enabled)
 
     async def reload(self, settings: Settings) -> None:
         """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.
 
         Raises:
-            ConfigError: the settings name a picker that is not there.
+            ConfigError: the settings name a picker or a kind that is not there.
         """
         check_plugins(settings, self._plugins)
+        check_kinds(settings, self.executors.kinds)
         was_enabled = self.settings.core.enabled
         await self._do(lambda at: ConfigLoaded(at=at, run_pass=False, config=settings.core))
         self.settings = self.submission.settings = self._attempts.settings = self._driver.settings = settings
-        if not settings.core.enabled:
-            await self.pause()
-        elif not was_enabled:
-            await self.resume()
+        if settings.core.enabled != was_enabled:
+            await self._driver.set_paused(self._paused or not settings.core.enabled)
 
     async def _do(self, make: Callable[[int], Event], wake: WakeReason = WakeReason.MANUAL) -> None:
         command = Command(make, wake)

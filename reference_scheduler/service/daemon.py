@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from reference_scheduler.config import Settings, StopMode, load_settings
+from reference_scheduler.core.model import DEFAULT_REQUESTS
 from reference_scheduler.errors import JournalLocked, SchedulerError
 from reference_scheduler.journal.lock import JournalLock, wait_until_free
 from reference_scheduler.scheduler import Scheduler
@@ -46,7 +47,7 @@ class Place(msgspec.Struct, frozen=True):
         Raises:
             ConfigError: it is wrong.
         """
-        return load_settings(self.config) if self.config else Settings()
+        return load_settings(self.config, DEFAULT_REQUESTS) if self.config else Settings()
 
 
 class Daemon:

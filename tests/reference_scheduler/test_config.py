@@ -7,11 +7,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from live_world import start_program
+from live_world import HeldExecutor, start_program
 
 from reference_scheduler.config import ConfigError, Rollout, Settings, StopMode, load_settings, settings_of
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import (
+    DEFAULT_REQUESTS,
     Config,
     Fairness,
     Idempotency,
@@ -22,6 +23,7 @@ from reference_scheduler.core.model import (
     Scope,
 )
 from reference_scheduler.requests import DEFAULT_PROFILES, Profile
+from reference_scheduler.sync import SyncScheduler
 
 DESIGN = """
 [scheduler]
@@ -206,6 +208,37 @@ def test_a_file_is_named_in_what_is_said_of_it(tmp_path: Path) -> None:
         assert str(caught.value) == f"{file}: {name}: unknown, all keys belong to [scheduler]{meant}"
     file.write_text(EVERYTHING.partition("[tool.")[0])
     assert load_settings(file) == parsed(EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[scheduler.kinds.tets]\ntimeout_ms = 1",
+            "scheduler.kinds.tets: there is no kind 'tets', only {}; did you mean",
+        ),
+        (
+            '[scheduler]\nrollout = "active"\nactive_kinds = ["lint", "x"]',
+            "scheduler.active_kinds: there is no kind 'x', ",
+        ),
+    ],
+)
+def test_a_kind_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "scheduler.toml"
+    file.write_text(text)
+    kinds = ", ".join(sorted(DEFAULT_REQUESTS))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, DEFAULT_REQUESTS)
+    assert str(caught.value).startswith(f"{file}: {told.format(kinds)}")
+    load_settings(file)  # for a program that has executors of its own
+    with pytest.raises(ConfigError, match="there is no kind"):
+        SyncScheduler(load_settings(file)).start()
+
+
+def test_a_kind_of_its_own_may_be_configured() -> None:
+    settings = parsed("[scheduler.kinds.held]\ntimeout_ms = 1")
+    with SyncScheduler(settings, executors=[HeldExecutor()]):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -448,6 +448,26 @@ async def test_a_pause_starts_nothing_more_until_it_is_undone() -> None:
 
 
 @on_loop
+async def test_what_an_operator_paused_stays_so_when_the_configuration_enables_again() -> None:
+    scheduler, executor = await world(1)
+    off = replace(scheduler.settings, core=replace(scheduler.settings.core, enabled=False))
+    await scheduler.pause()
+    waiting = await scheduler.submit(held())
+    for reason in ("paused", "draining"):
+        await scheduler.reload(off)
+        assert scheduler.get(waiting.id).reason == "disabled"
+        await scheduler.reload(settings(1))
+        assert scheduler.get(waiting.id).reason == reason
+        await scheduler.drain()
+    await scheduler.reload(off)
+    await scheduler.resume()
+    assert scheduler.get(waiting.id).reason == "disabled"
+    await scheduler.reload(settings(1))
+    assert (await executor.begun(1))[0].job == waiting.id
+    await scheduler.close(StopMode.INTERRUPT)
+
+
+@on_loop
 async def test_new_settings_hold_for_what_starts_later() -> None:
     scheduler, executor = await world(3)
     for _ in range(4):
