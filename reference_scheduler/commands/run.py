@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -24,7 +24,7 @@ from reference_scheduler.commands.output import (
 from reference_scheduler.commands.request import SETTINGS, request_of, request_options
 from reference_scheduler.commands.service import ServiceCommand, Stopped, one_line, socket_option
 from reference_scheduler.config import Settings, load_settings
-from reference_scheduler.core.model import AttemptState, JobState
+from reference_scheduler.core.model import DEFAULT_REQUESTS, AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
@@ -65,36 +65,43 @@ written, which cancels it; {NOT_STARTED} it could not be started; 2 bad usage.""
 def run(socket: Path | None, argv: tuple[str, ...], **options: Any) -> None:
     request = request_of(argv, **options)
     try:
-        client = Client(socket or default_socket())
-    except Unreachable:
-        if socket is not None:
-            raise
-        _run_alone(request)
-    else:
-        with client:
-            _run_by(client, request)
+        with _signals_raise() as signals:
+            try:
+                client = Client(socket or default_socket())
+            except Unreachable:
+                if socket is not None:
+                    raise
+            else:
+                with client:
+                    _run_by(client, request, signals)
+    except Caught as caught:  # before there was a job
+        sys.exit(SIGNALLED + caught.number)
+    _run_alone(request)
 
 
-def _run_by(client: Client, request: JobRequest) -> None:
+def _run_by(client: Client, request: JobRequest, signals: _Signals) -> NoReturn:
     """Have a service run the job."""
-    job = client.submit(request)
-    if job.observed:
-        _run_observed(client, request, job)
-    if job.state is not JobState.RUNNING and job.ended_at_us is None:
-        click.echo(f"refsched: {one_line(client.why(job.id))}", err=True)
+    job: JobView | None = None
     printer = Printer()
     try:
-        with _signals_raise():
-            printer.write_all(client.logs(job.id, follow=True))
-            view = client.wait(job.id)
-    except Caught as caught:
-        view, result = _cancel(client, job, "interrupted")
+        with signals.held():  # or else nobody would know which job to cancel
+            job = client.submit(request)
+        if job.observed:
+            _run_observed(client, request, job)
+        if job.state is not JobState.RUNNING and job.ended_at_us is None:
+            click.echo(f"refsched: {one_line(client.why(job.id))}", err=True)
+        printer.write_all(client.logs(job.id, follow=True))
+        view = client.wait(job.id)
+    except (Caught, Unwritable) as cut_short:
+        if job is None:
+            raise
+        why = "interrupted" if isinstance(cut_short, Caught) else "nobody reads what it prints"
+        view, result = _cancel(client, job, why)
+        if isinstance(cut_short, Unwritable):
+            raise
         if result is not None:
             printer.finish(view.attempts, result)
-        _exit(SIGNALLED + caught.number, result)
-    except Unwritable:
-        _cancel(client, job, "nobody reads what it prints")
-        raise
+        _exit(SIGNALLED + cut_short.number, result)
     result = client.result(job.id)
     _exit(exit_status(view, result), result, view)
 
@@ -102,32 +109,30 @@ def _run_by(client: Client, request: JobRequest) -> None:
 def _cancel(client: Client, job: JobView, reason: str) -> tuple[JobView, AttemptResult | None]:
     """Have the job end, and return how it did."""
     with Client(client.path) as other:  # the first connection still waits
+        if job.observed:
+            other.report(job.id, AttemptResult(AttemptState.CANCELLED, detail=reason))
         other.cancel(job.id, reason)
         view = other.wait(job.id)
         return view, other.result(job.id)
 
 
-def _run_observed(client: Client, request: JobRequest, job: JobView) -> None:
+def _run_observed(client: Client, request: JobRequest, job: JobView) -> NoReturn:
     """Run the job here, for the service only records what it would have decided."""
     from reference_scheduler.service.embedded import run_here, run_observed
 
-    try:
-        ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer().write))
-    except Unwritable:
-        client.report(job.id, AttemptResult(AttemptState.CANCELLED, detail="nobody reads what it prints"))
-        raise
+    ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer().write))
     result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
     client.report(job.id, result)
     view = client.wait(job.id)
     _exit(SIGNALLED + ran.caught if ran.caught else exit_status(view, result), result, view)
 
 
-def _run_alone(request: JobRequest) -> None:
+def _run_alone(request: JobRequest) -> NoReturn:
     from reference_scheduler.service.embedded import run_alone, run_here
 
     if request.key:
         raise Stopped("--key: only a scheduler that stays can know keys: start one with refsched serve", NOT_RUN)
-    settings = load_settings(default_config()) if default_config().exists() else Settings()
+    settings = load_settings(default_config(), DEFAULT_REQUESTS) if default_config().exists() else Settings()
     directory = state_directory() / "runs"
     private_directory(directory)
 
@@ -139,7 +144,7 @@ def _run_alone(request: JobRequest) -> None:
     _exit(status, ran.result, ran.view)
 
 
-def _exit(status: int, result: AttemptResult | None, view: JobView | None = None) -> None:
+def _exit(status: int, result: AttemptResult | None, view: JobView | None = None) -> NoReturn:
     """Say what the exit status does not tell, and exit."""
     if view is not None and (result is None or result.state is not AttemptState.COMPLETED) and view.exit_code is None:
         detail = f": {result.detail}" if result is not None and result.detail else ""
@@ -147,14 +152,37 @@ def _exit(status: int, result: AttemptResult | None, view: JobView | None = None
     sys.exit(status)
 
 
+class _Signals:
+    """The first SIGINT or SIGTERM; while it is held back it is only remembered."""
+
+    def __init__(self) -> None:
+        self._caught = 0
+        self._is_held = False
+
+    def catch(self, number: int) -> None:
+        """Raise :class:`Caught`, or let :meth:`held` do so."""
+        self._caught = number
+        if not self._is_held:
+            raise Caught(number)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait until the end of this."""
+        self._is_held = True
+        yield
+        self._is_held = False
+        if self._caught:
+            raise Caught(self._caught)
+
+
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def _signals_raise() -> Iterator[_Signals]:
     """Have SIGINT and SIGTERM raise :class:`Caught`, once; a second one does what it does by itself."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers, signals = (signal.SIGINT, signal.SIGTERM), _Signals()
 
     def caught(number: int, frame: FrameType | None) -> None:
         restore()
-        raise Caught(number)
+        signals.catch(number)
 
     before = {number: signal.signal(number, caught) for number in numbers}
 
@@ -163,6 +191,6 @@ def _signals_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
     try:
-        yield
+        yield signals
     finally:
         restore()

@@ -354,11 +354,16 @@ def test_ctrl_c_ends_whatever_waits_and_no_other_job(service: Service, tmp_path:
         job = client.submit(JobRequest(kind="shell", payload={"script": "sleep 600"})).id
         # Between two lines anything may be left open; Python would warn of that.
         with Process(tmp_path, *command, PYTHONWARNINGS="ignore") as waiting:
+            if command[0] == "run":  # it has to wait, and says so once it is submitted
+                waiting.until("refsched: Job 2 has been waiting")
             while not waiting.has_socket():
                 assert waiting.process.poll() is None
             waiting.send(signal.SIGINT)
             assert (waiting.rest(), waiting.wait()) == ([], 130)
         assert client.get(job).state == "running"
+        assert [view.state for view in client.jobs()] == (
+            ["cancelled", "running"] if command[0] == "run" else ["running"]
+        )
 
 
 def test_every_command_tells_its_exit_statuses_and_is_in_the_documentation() -> None:

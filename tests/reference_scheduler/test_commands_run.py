@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ JOURNAL = "with the journal {0}/.local/state/spawngate/runs/run-{1}.db\n"
 def alone(folder: Path, number: int = 1) -> str:
     """Return what is said of a job that runs without a service."""
     return (ALONE + JOURNAL).format(folder, number)
+
+
+RECEIVING = {"45", "207"}
+"""The system call recvfrom on x86-64 and on ARM."""
 
 
 class Place(NamedTuple):
@@ -142,6 +147,29 @@ def test_a_signal_cancels_the_job_and_waits_for_its_end(place: Place, tmp_path: 
         assert process.wait() == 128 + number
     assert (tmp_path / "bye").read_text() == "bye\n"
     assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize("rollout", ["mandatory", "observe"])
+def test_a_signal_while_it_is_submitted_cancels_what_is_submitted(tmp_path: Path, rollout: str) -> None:
+    with Service(tmp_path, config=f'[scheduler]\nrollout = "{rollout}"\n') as service, service.client() as client:
+        service.send(signal.SIGSTOP)
+        with Process(tmp_path, "run", "--kind", "shell", "touch up; sleep 600") as process:
+            while not is_waiting_for_an_answer(process.pid):
+                assert process.process.poll() is None
+            process.send(signal.SIGINT)
+            service.send(signal.SIGCONT)
+            assert (process.rest(), process.wait()) == ([], 130)
+        assert client.wait("1").state is JobState.CANCELLED
+
+
+def is_waiting_for_an_answer(pid: int) -> bool:
+    """Return whether a process sleeps in the kernel on a socket that it reads from: it has sent what it had to."""
+    call = Path(f"/proc/{pid}/syscall").read_text().split()
+    if len(call) < 2 or call[0] not in RECEIVING:
+        return False
+    with suppress(OSError):
+        return "socket:" in str(Path(f"/proc/{pid}/fd/{int(call[1], 16)}").readlink())
+    return False
 
 
 def test_a_second_signal_waits_for_nothing(tmp_path: Path) -> None:
