@@ -13,6 +13,7 @@ from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import Job
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.live import LiveDriver
+from reference_scheduler.executors import ExecutorRegistry
 from reference_scheduler.views import Budget, SchedulerSnapshot
 
 MAX_NAMES = 100
@@ -56,7 +57,7 @@ def explained(hold: Hold, driver: LiveDriver) -> str:
 
 
 def take_snapshot(
-    driver: LiveDriver, attempts: Attempts, settings: Settings, kinds: Iterable[str]
+    driver: LiveDriver, attempts: Attempts, settings: Settings, executors: ExecutorRegistry
 ) -> SchedulerSnapshot:
     """Return the picture of this moment."""
     core, overflow = driver.core, Counter[str]()
@@ -77,12 +78,13 @@ def take_snapshot(
         dict(overflow),
         dict(Counter(str(job.reason) for job in waiting if job.reason is not None)),
         tuple(sorted(hashed(key) for job in running for key in job.keys)),
-        {kind: counts[kind] for kind in kinds},
+        {kind: counts[kind] for kind in executors.kinds},
         driver.now_us() - oldest_us if waiting else 0,
         attempts.stale,
         core.counters.clamped,
         {str(reason): count for reason, count in driver.wakes.items()},
         {str(state): count for state, count in driver.ended_jobs.items()},
+        executors.unhealthy(),
     )
 
 

@@ -253,7 +253,10 @@ class _Submission:
         """See :meth:`Intent.durable`."""
         refusal = _refusal(self._job, decisions)
         if refusal is not None:
-            self._settle(_REFUSALS.get(refusal.code, InvalidSubmission)(refusal.reason))
+            size, reason = self.request.array_size, refusal.reason
+            if size and refusal.code is RejectCode.QUEUE_FULL:
+                reason = f"{reason}, and {size} more were to be submitted together"
+            self._settle(_REFUSALS.get(refusal.code, InvalidSubmission)(reason))
             return
         if self._observed:
             for job in self._tasks() if self.request.array_size else (self._job,):

@@ -145,7 +145,8 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
 
     ``queued`` and ``running`` count jobs by class, kind and workspace (``"priority:normal"``); those beyond the
     first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths. ``ended`` counts
-    the jobs that have ended in this generation, by state.
+    the jobs that have ended in this generation, by state. ``executors`` counts what runs by kind; what is wrong with
+    them, if they say so, is in ``unhealthy``.
     """
 
     generation: str
@@ -165,6 +166,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     clamped: int
     wakes: dict[str, int]
     ended: dict[str, int]
+    unhealthy: dict[str, str] = {}
 
 
 class RecordStatus(msgspec.Struct, frozen=True):

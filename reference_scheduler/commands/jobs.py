@@ -183,6 +183,7 @@ def get(client: Client, job: str, output: bool, as_json: bool) -> None:
         progress=progress_text(view.progress),
         array_index="" if view.array_index is None else str(view.array_index),
         array_size=str(view.array_size or ""),
+        attempts="" if view.array_size else str(view.attempts),
     )
     click.echo(one_line(client.why(job)))
 

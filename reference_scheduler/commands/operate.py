@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -23,7 +24,9 @@ from reference_scheduler.views import RecordStatus
 _queue_option = click.option("--queue", default="", metavar="NAME", help="Only the jobs of this queue.")
 
 
-@click.command(cls=ServiceCommand, help=f"Have no more jobs started; what runs goes on.\n\n{EXIT_STATUS}")
+@click.command(
+    cls=ServiceCommand, help=f"Have no more jobs started, also after a restart; what runs goes on.\n\n{EXIT_STATUS}"
+)
 @_queue_option
 @with_client
 def pause(client: Client, queue: str) -> None:
@@ -106,7 +109,13 @@ def snapshot(client: Client, as_json: bool) -> None:
         budget=" ".join(f"{name}={held}/{most}" for (name, held), most in used),
         oldest_queued_us=duration(found.oldest_queued_us),
         executors=" ".join(f"{kind}={count}" for kind, count in found.executors.items() if count),
+        unhealthy="; ".join(f"{', '.join(kinds)}: {problem}" for problem, kinds in _by_problem(found.unhealthy)),
     )
+
+
+def _by_problem(unhealthy: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    for problem in dict.fromkeys(unhealthy.values()):
+        yield problem, [kind for kind, said in unhealthy.items() if said == problem]
 
 
 @click.command(

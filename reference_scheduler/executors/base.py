@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -18,6 +18,7 @@ __all__ = [
     "AttemptContext",
     "AttemptResult",
     "Executor",
+    "HasHealth",
     "Output",
     "OutputSource",
     "PermitRequiredError",
@@ -193,6 +194,15 @@ class Executor(Protocol):
         Raises:
             PermitRequiredError: the permit is not live.
         """
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """An executor that can tell whether it could carry out an attempt now."""
+
+    def health(self) -> str:
+        """Return in one line why it could not, or what it has lost since the latest attempt; "" if all is well."""
+        ...
 
 
 def require_permit(context: AttemptContext) -> None:

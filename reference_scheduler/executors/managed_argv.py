@@ -129,6 +129,10 @@ class ManagedArgvExecutor:
         """
         read_payload(self._form, payload)
 
+    def health(self) -> str:
+        """See :meth:`HasHealth.health`."""
+        return self._processes.health()
+
     async def run(self, context: AttemptContext) -> AttemptResult:
         """Run the process to its end."""
         spec = read_payload(self._form, context.payload).spec(context.workspace, context.grace_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reference_scheduler.executors.base import Executor
+from reference_scheduler.executors.base import Executor, HasHealth
 from reference_scheduler.executors.managed_argv import ManagedArgvExecutor, PythonPayload, ShellPayload
 from reference_scheduler.executors.subagent import SubagentExecutor
 from reference_scheduler.executors.test_run import TestRunExecutor
@@ -52,6 +52,15 @@ class ExecutorRegistry:
 
     def __contains__(self, kind: object) -> bool:
         return isinstance(kind, str) and self.executor_kind_for_job(kind) in self._executors
+
+    def unhealthy(self) -> dict[str, str]:
+        """Return, by kind of job, what is wrong with executors that say so."""
+        found = {}
+        for kind in self.kinds:
+            executor = self.of(kind)
+            if isinstance(executor, HasHealth) and (problem := executor.health()):
+                found[kind] = problem
+        return found
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -74,6 +74,10 @@ class TestRunExecutor:
         """
         read_payload(TestPayload, payload)
 
+    def health(self) -> str:
+        """See :meth:`HasHealth.health`."""
+        return self._processes.health()
+
     async def run(self, context: AttemptContext) -> AttemptResult:
         """Run the tests, then read the report."""
         payload = read_payload(TestPayload, context.payload)

@@ -41,6 +41,9 @@ Refused = Callable[[int, str], None]
 """Told that the process with a pid could not be given a signal; it is tried again until it works."""
 
 
+UNSUPPORTED = "only Linux can contain processes; see docs/processes.md"
+
+
 class UnsupportedPlatformError(RuntimeError):
     """This system offers no way to contain processes."""
 
@@ -202,6 +205,16 @@ class ManagedProcessService:
         """Run a process to its end. Raises as :meth:`start` does."""
         return await (await self.start(spec, marks)).wait()
 
+    def health(self) -> str:
+        """Return why no process could be started now, or what was lost since the latest one; "" if all is well."""
+        if sys.platform != "linux":
+            return UNSUPPORTED
+        if self._closed:
+            return "the process service is closed"
+        if self._guardian and self._guardian.ended:
+            return "its guardian was lost, and all its processes with it; the next process gets another"
+        return ""
+
     async def close(self) -> None:
         """End every process at once, and wait until nothing is left."""
         self._closed = True
@@ -327,7 +340,7 @@ class _Guardian:
 
     def __init__(self) -> None:
         if sys.platform != "linux":
-            raise UnsupportedPlatformError("only Linux can contain processes; see docs/processes.md")
+            raise UnsupportedPlatformError(UNSUPPORTED)
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.ended = False

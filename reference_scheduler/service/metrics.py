@@ -25,6 +25,12 @@ def exposition(snapshot: SchedulerSnapshot) -> str:
         *_counted("queued", "Jobs that wait", snapshot.queued),
         *_counted("running", "Jobs that run", snapshot.running),
         ("ended_total", "counter", "Jobs that have ended, by state.", _by("state", ended)),
+        (
+            "executor_healthy",
+            "gauge",
+            "1 unless the executor of a kind says what is wrong with it.",
+            _by("kind", {kind: kind not in snapshot.unhealthy for kind in snapshot.executors}),
+        ),
         ("blocked", "gauge", "Jobs that wait, by reason.", _by("reason", snapshot.blocked)),
         ("uncounted", "gauge", "Jobs whose label is one too many.", _by("label", snapshot.overflow)),
         ("capacity", "gauge", "What there is of a resource.", _by("resource", budget.capacity._asdict())),

@@ -313,7 +313,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         (["--array", "0", "x"], "Invalid value for '--array': 0 is not in the range 1<=x<=65536; see refsched submit"),
         (["--array-running", "2", "x"], "--array-running: only has a meaning with --array\n"),
         (["--array", "2", "--from", "-"], "--from: either that, or a command\n"),
-        (["--array", "257", "x"], "0 of at most 256 jobs wait\n"),
+        (["--array", "257", "x"], "0 of at most 256 jobs wait, and 257 more were to be submitted together\n"),
     ],
 )
 def test_a_wrong_array_is_told_on_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -23,9 +26,11 @@ from reference_scheduler.errors import (
     UnknownKind,
 )
 from reference_scheduler.executors.base import StopReason
+from reference_scheduler.processes import tree
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.service.metrics import exposition
 from reference_scheduler.sync import SyncScheduler
 
 
@@ -155,3 +160,21 @@ def test_threads_share_one_queue_and_its_bounds() -> None:
             thread.join()
         assert (len(set(accepted)), len(refused)) == (32, 48)
         assert len(scheduler.jobs()) == 32
+
+
+@on_loop
+async def test_an_executor_that_lost_its_helpers_says_so_until_it_has_others() -> None:
+    async with Scheduler() as scheduler:
+        true = JobRequest(kind="shell", payload={"script": "true"})
+        await scheduler.wait((await scheduler.submit(true)).id, TIMEOUT_S)
+        assert scheduler.snapshot().unhealthy == {}
+        (guardian,) = [process.pid for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        os.kill(guardian, signal.SIGKILL)
+        while not (unhealthy := scheduler.snapshot().unhealthy):
+            await asyncio.sleep(0)
+        assert set(unhealthy) == set(scheduler.executors.kinds) - {"subagent"}
+        assert unhealthy["shell"].startswith("its guardian was lost")
+        assert 'refsched_executor_healthy{kind="shell"} 0\n' in exposition(scheduler.snapshot())
+        job = await scheduler.wait((await scheduler.submit(true)).id, TIMEOUT_S)
+        assert (job.state, scheduler.snapshot().unhealthy) == ("completed", {})
+        assert 'refsched_executor_healthy{kind="shell"} 1\n' in exposition(scheduler.snapshot())
