@@ -113,6 +113,7 @@ class Scheduler:
         self._attempts = Attempts(journal, self.executors, settings, self.observers, self._ended)
         self._driver = LiveDriver(journal, self._attempts, self.observers, settings, plugins)
         self.submission = JobSubmissionService(self._driver, journal, self.executors, self._attempts, settings)
+        self._paused = self._driver.wanted_paused
         core = self._driver.core
         recovery = Recovery(core)
         strays = await end_strays(journal.owner, self._driver.generation)
@@ -464,7 +465,7 @@ class Scheduler:
     # Operating.
 
     async def pause(self, queue: str = "") -> None:
-        """Start nothing more, or nothing of one queue; what runs goes on."""
+        """Start nothing more, or nothing of one queue, also after a restart; what runs goes on."""
         await self._set_paused(queue, True)
 
     async def resume(self, queue: str = "") -> None:
@@ -484,7 +485,7 @@ class Scheduler:
             await self._do(lambda at: QueueConfigured(at=at, run_pass=False, queue=queue, paused=paused))
         else:
             self._paused = paused
-            await self._driver.set_paused(paused or not self.settings.core.enabled)
+            await self._driver.set_paused(paused or not self.settings.core.enabled, wanted=paused)
 
     async def reload(self, settings: Settings) -> None:
         """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.

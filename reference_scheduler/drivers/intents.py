@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Decision
-from reference_scheduler.core.events import Event, JobStateChanged, JobUpdated
+from reference_scheduler.core.events import Event, JobStateChanged, JobUpdated, Tick
 from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.drivers.attempts import LiveAttempt
 from reference_scheduler.errors import JobEnded, SchedulerError
@@ -90,6 +90,18 @@ class Command:
             self.done.set_exception(error)
             self.done.exception()  # whoever does not wait for it does not want to know
         return False
+
+
+class Wanted(Command):
+    """An operator wants nothing to start, or no longer so; the next start of the scheduler knows it too."""
+
+    def __init__(self, paused: bool) -> None:
+        super().__init__(lambda at_us: Tick(at=at_us, run_pass=False))
+        self._paused = paused
+
+    def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
+        """See :meth:`Intent.add_rows`."""
+        batch.paused = self._paused
 
 
 class Reprioritised(Command):

@@ -28,7 +28,7 @@ from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStart
 from reference_scheduler.core.invariants import InvariantViolation, invariant
 from reference_scheduler.core.model import JobState, ResourceRequest
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
-from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason
+from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason, Wanted
 from reference_scheduler.drivers.writer import Begun, Writer
 from reference_scheduler.errors import JournalUnavailable, SchedulerError, SchedulerStopping
 from reference_scheduler.executors.base import AttemptResult, StopReason
@@ -80,7 +80,9 @@ class LiveDriver:
         self.generation = secrets.token_hex(16)
         self.settings = settings
         self.unavailable = ""
-        self.paused = not settings.core.enabled
+        self.wanted_paused = saved.paused
+        """Whether an operator paused it under an earlier generation."""
+        self.paused = saved.paused or not settings.core.enabled
         self.recorder: Recorder | None = None
         self.wakes: Counter[WakeReason] = Counter()
         self.ended_jobs: Counter[JobState] = Counter()
@@ -112,11 +114,14 @@ class LiveDriver:
         """The scheduler's time."""
         return self._clock.now_us()
 
-    def set_paused(self, paused: bool) -> asyncio.Future[None]:
-        """Start nothing more, or go on; once the future is done, what was decided before has been started."""
+    def set_paused(self, paused: bool, wanted: bool | None = None) -> asyncio.Future[None]:
+        """Start nothing more, or go on; once the future is done, what was decided before has been started.
+
+        If it is what an operator ``wanted``, that is then durable.
+        """
         self.paused = paused
         self._no_tick_before_us = 0
-        command = Command(lambda at_us: None if paused else Tick(at=at_us))
+        command = Command(lambda at_us: None if paused else Tick(at=at_us)) if wanted is None else Wanted(wanted)
         self.post(command)
         return command.done
 

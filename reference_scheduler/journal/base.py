@@ -93,7 +93,8 @@ class Batch(msgspec.Struct):
     """What becomes durable together or not at all.
 
     ``entries`` are consecutive. An attempt that is there already keeps its generation and start. ``state`` is
-    that after the last entry; with it come the jobs to ``forget``, all of which have ended.
+    that after the last entry; with it come the jobs to ``forget``, all of which have ended. ``paused``, if it is not
+    ``None``, is whether an operator from now on wants nothing to start.
     """
 
     wall_us: int
@@ -104,6 +105,7 @@ class Batch(msgspec.Struct):
     generation: GenerationRow | None = None
     state: State | None = None
     forget: list[str] = []
+    paused: bool | None = None
 
     @property
     def begun(self) -> list[str]:
@@ -119,6 +121,7 @@ class Saved(msgspec.Struct, frozen=True):
     generation: GenerationRow | None
     wall_us: int
     last_job: int
+    paused: bool = False
 
     @property
     def number(self) -> int:

@@ -32,6 +32,7 @@ class MemoryJournal:
         self._generation: GenerationRow | None = None
         self._wall_us = 0
         self._last_job = 0
+        self._paused = False
         self._jobs: dict[str, JobRow] = {}
         self._keys: dict[str, tuple[str, bytes]] = {}
         self._attempts: dict[str, dict[int, AttemptRow]] = {}
@@ -41,6 +42,7 @@ class MemoryJournal:
         self._wall_us = batch.wall_us
         self._generation = batch.generation or self._generation
         self._entries += batch.entries
+        self._paused = self._paused if batch.paused is None else batch.paused
         for row in batch.jobs:
             self._jobs[row.job] = row
             self._last_job = max(self._last_job, number_of(row.job))
@@ -65,7 +67,7 @@ class MemoryJournal:
 
     def load(self) -> Saved:
         """See :meth:`Journal.load`."""
-        return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job)
+        return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job, self._paused)
 
     def _whole(self, row: JobRow) -> JobRow:
         """Return a row with what it shares with its array, or what an array is by its jobs."""

@@ -158,6 +158,8 @@ class SqliteJournal:
             "(excluded.state, excluded.ended_us, excluded.exit_code, excluded.result)",
             map(_attempt_values, batch.attempts),
         )
+        if batch.paused is not None:
+            writer.execute("INSERT OR REPLACE INTO meta VALUES ('paused', ?)", (str(int(batch.paused)),))
         if batch.state is not None:
             self._write_state(writer, batch, batch.state, mark)
         return mark, number
@@ -352,7 +354,9 @@ def load(connection: sqlite3.Connection) -> Saved:
         "SELECT generation, started_us, boot, offset_us FROM generations ORDER BY number DESC LIMIT 1"
     ).fetchone()
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
-    return Saved(state, entries, GenerationRow(*row) if row else None, wall_us, last[0] if last else 0)
+    paused = connection.execute("SELECT value = '1' FROM meta WHERE name = 'paused'").fetchone()
+    generation = GenerationRow(*row) if row else None
+    return Saved(state, entries, generation, wall_us, last[0] if last else 0, bool(paused and paused[0]))
 
 
 def _attempt_row(job: str, row: Any) -> AttemptRow:

@@ -151,6 +151,8 @@ class Daemon:
             address_of(place.journal).write_bytes(msgspec.json.encode(Address(str(self._path), os.getpid())))
         for line in recovered(scheduler.recovery):
             self._say(line)
+        if scheduler.snapshot().enabled and not scheduler.snapshot().accepting:
+            self._say("paused before this start: nothing starts until refsched resume")
         self._say(f"ready: {self._path} serves {place.journal}, generation {scheduler.recovery.generation}")
         notify("READY=1\nSTATUS=primary")
         async with self._tracing(scheduler):

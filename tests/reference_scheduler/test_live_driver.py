@@ -403,6 +403,7 @@ async def test_whatever_keeps_all_jobs_from_starting_is_named_as_the_reason(tmp_
     await scheduler.reload(replace(scheduler.settings, core=replace(scheduler.settings.core, enabled=False)))
     assert reasons(second) == ("disabled", "the scheduler is disabled by its configuration")
     await scheduler.reload(settings(2))
+    await scheduler.resume()
     await executor.begun(2)
     draining = asyncio.ensure_future(scheduler.drain())
     await asyncio.sleep(0)
@@ -465,6 +466,26 @@ async def test_what_an_operator_paused_stays_so_when_the_configuration_enables_a
     await scheduler.reload(settings(1))
     assert (await executor.begun(1))[0].job == waiting.id
     await scheduler.close(StopMode.INTERRUPT)
+
+
+@pytest.mark.parametrize("kept", ["memory", "file"])
+@on_loop
+async def test_a_pause_lasts_over_a_restart_and_a_drain_does_not(tmp_path: Path, kept: str) -> None:
+    journal, executor = (MemoryJournal() if kept == "memory" else tmp_path / "j.db"), HeldExecutor()
+    async with Scheduler(settings(1), journal, [executor]) as scheduler:
+        await scheduler.pause()
+        job = await scheduler.submit(held())
+    async with Scheduler(settings(1), journal, [executor]) as scheduler:
+        assert scheduler.get(job.id).reason == "paused"
+        await scheduler.resume()
+        await executor.begun(1)
+        waiting = await scheduler.submit(held())
+        draining = asyncio.ensure_future(scheduler.drain())
+        executor.end(executor.contexts[0])
+        await draining
+    async with Scheduler(settings(1), journal, [executor]) as scheduler:
+        assert (await executor.begun(2))[1].job == waiting.id
+        executor.end(executor.contexts[1])
 
 
 @on_loop
@@ -533,6 +554,7 @@ async def test_what_a_caller_ran_under_an_earlier_start_has_failed() -> None:
     job = await first.submit(held(idempotency=Idempotency.SAFE_REPEAT))
     await first.close()
     async with Scheduler(settings(1, rollout=Rollout.OBSERVE), journal, [HeldExecutor()]) as second:
+        await second.resume()
         assert (await second.wait(job.id, TIMEOUT_S)).state is JobState.FAILED
         assert second.attempts(job.id)[0].detail == "its caller ended with an earlier start of the scheduler"
 
