@@ -10,6 +10,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from reference_scheduler.core.decisions import Dispatch
 from reference_scheduler.core.model import Priority
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
+from reference_scheduler.errors import JobEnded
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, stopped_state
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.state import Plugins
@@ -65,7 +67,7 @@ class Sleeping:
 
 
 async def live_through(load: list[TimedJob], scale: float, folder: Path) -> None:
-    """Submit each job when its time has come, and wait for the end of all of them."""
+    """Submit each job when its time has come, some as arrays, some with another priority soon after; wait for all."""
     chosen = settings(PROCESSORS)
     loop = asyncio.get_running_loop()
     async with Scheduler(chosen, folder / "j.db", [Sleeping()]) as scheduler:
@@ -87,8 +89,13 @@ async def live_through(load: list[TimedJob], scale: float, folder: Path) -> None
                 workspace=spec.workspace,
                 after_any=(ids[-1],) if number % 13 == 12 else (),
                 estimate_us=None if number % 5 == 0 else int((spec.estimate_us or 0) * scale),
+                array_size=3 if number % 17 == 5 else 0,
+                array_running=2 if number % 17 == 5 else 0,
             )
             ids.append((await scheduler.submit(job)).id)
+            if number % 6 == 1:
+                with suppress(JobEnded):
+                    await scheduler.update(ids[-2], list(Priority)[number % len(Priority)])
         for submitted in ids:
             await scheduler.wait(submitted)
 

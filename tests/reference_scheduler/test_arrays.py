@@ -33,8 +33,10 @@ from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
 from reference_scheduler.journal.sqlite import SqliteJournal
 from reference_scheduler.journal.state import Plugins
+from reference_scheduler.observers import Notice
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.service.protocol import Began
 from reference_scheduler.workloads.recorded import read_replay
 
 
@@ -305,6 +307,23 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             ["1[0]", "completed"],
         ]
         assert [line.split()[:2] for line in refsched_here(tmp_path, "list")[1].splitlines()[1:]] == [["1", "failed"]]
+
+
+def test_the_events_of_an_array_are_those_of_its_jobs_too(tmp_path: Path) -> None:
+    true = JobRequest(kind="shell", payload={"script": "true"})
+    with Service(tmp_path) as service, service.client() as watching, service.client() as client:
+        happenings = watching.events("1")
+        assert isinstance(next(happenings), Began)
+        client.submit(replace(true, array_size=2))
+        client.wait(client.submit(true).id)
+        told = []
+        for event in happenings:
+            assert isinstance(event, Notice)
+            told.append((event.job, event.what))
+            if told[-1] == ("1", "completed"):
+                break
+    assert {job for job, _ in told} == {"1", "1[0]", "1[1]"}
+    assert told[0] == ("1", "queued")
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def test_a_job_with_another_priority_starts_before_those_it_was_behind(service: 
         assert [job.priority for job in client.jobs()] == ["urgent", "maintenance", "normal"]
         service.stop()
     with Service(tmp_path, "--config", "scheduler.toml") as again, again.client() as client:
+        client.resume()
         for job in ("1", "2", "3"):
             client.wait(job)
         assert (tmp_path / "order").read_text().split() == ["3", "1", "2"]

@@ -49,12 +49,25 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def request(folder: Path, key: str) -> JobRequest:
-    """Return a job of some class that leaves its traces in ``folder``."""
-    number = int(key.rpartition("-")[2])
+    """Return a job, or an array, of some class that leaves its traces in ``folder``."""
+    number = number_of(key)
     traces = shlex.quote(str(folder / "traces"))
-    script = f"echo begin {key} >> {traces}; sleep 0.0{number % 4}; echo end {key} >> {traces}"
-    idempotency = CLASSES[number % len(CLASSES)]
-    return JobRequest(kind="shell", payload={"script": script}, key=key, idempotency=idempotency)
+    label = f'"{key}${{SPAWNGATE_ARRAY_INDEX+.$SPAWNGATE_ARRAY_INDEX}}"'
+    script = f"echo begin {label} >> {traces}; sleep 0.0{number % 4}; echo end {label} >> {traces}"
+    idempotency, size = CLASSES[number % len(CLASSES)], 3 if number % 7 == 2 else 0
+    return JobRequest(
+        kind="shell",
+        payload={"script": script},
+        key=key,
+        idempotency=idempotency,
+        array_size=size,
+        array_running=size // 2,
+    )
+
+
+def number_of(label: str) -> int:
+    """Return which of a client's requests a key, or the label of one job of an array, belongs to."""
+    return int(label.rpartition("-")[2].partition(".")[0])
 
 
 def victim(folder: str, seed: str) -> None:
@@ -101,12 +114,20 @@ async def _examine(folder: Path, acknowledged: list[str]) -> list[str]:
     """Let all that is left come to its end, and compare with the traces that the jobs left."""
     broken = list(check_journal(folder / "journal.db", Plugins()).problems)
     async with Scheduler(settings(4, keep_ended=MAX_KEPT), folder / "journal.db") as scheduler:
-        views = scheduler.jobs(limit=10**6)
-        jobs = {view.key: await scheduler.wait(view.id, 60) for view in views}
+        views = {view.key: view for view in scheduler.jobs(limit=10**6)}
+        jobs: dict[str, JobView] = {}
+        for key, view in views.items():
+            tasks = scheduler.jobs(array=view.id) if view.array_size else []
+            if len(tasks) != view.array_size:
+                broken.append(f"{key} is an array of {view.array_size} and has {len(tasks)} jobs")
+            for task in tasks:
+                jobs[f"{key}.{task.array_index}"] = await scheduler.wait(task.id, 60)
+            if not tasks:
+                jobs[key] = await scheduler.wait(view.id, 60)
         shown = scheduler.snapshot()
         if any(shown.budget.used):
             broken.append(f"capacity is not full afterwards: {shown.budget.used} is held")
-    broken += [f"{key} was acknowledged and is lost" for key in acknowledged if key not in jobs]
+    broken += [f"{key} was acknowledged and is lost" for key in acknowledged if key not in views]
     broken += _runs(folder, jobs)
     broken += check_journal(folder / "journal.db", Plugins()).problems
     marked = _marked(folder)
@@ -118,7 +139,7 @@ def _runs(folder: Path, jobs: dict[str, JobView]) -> list[str]:
     begun, ended = (Counter(line.split()[1] for line in traces if line.startswith(word)) for word in ("begin", "end"))
     broken = []
     for key, view in jobs.items():
-        idempotency = CLASSES[int(key.rpartition("-")[2]) % len(CLASSES)]
+        idempotency = CLASSES[number_of(key) % len(CLASSES)]
         if view.state not in TERMINAL:
             broken.append(f"{key} is {view.state}")
         if begun[key] > 1 and idempotency not in REPEATED:
