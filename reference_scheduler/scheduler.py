@@ -333,7 +333,8 @@ class Scheduler:
         if live is None:
             for position, result in self._results(job)[-1:]:
                 number = position.attempt
-                for chunk in position.rest(result):
+                live = self._attempts.recent(job, number)
+                for chunk in position.rest(result) if live is None else ():
                     yield chunk
         while True:
             if live is None and follow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns
@@ -28,6 +29,8 @@ from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
 from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
 
+MAX_RECENT, LINGER_S = 4, 10.0
+"""Of so many attempts that printed more than is kept, the last of it can be read for so long after their end."""
 MAX_RESULT_BYTES = 4 << 20
 """A larger result keeps its state, but not its output and values."""
 
@@ -102,6 +105,7 @@ class Attempts:
         self._live: dict[str, LiveAttempt] = {}
         self._tokens: dict[str, LiveAttempt] = {}
         self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
+        self._recent: deque[LiveAttempt] = deque(maxlen=MAX_RECENT)
         self._awaited: dict[str, list[asyncio.Future[LiveAttempt]]] = {}
         self.none_left = asyncio.Event()
         self.none_left.set()
@@ -124,11 +128,29 @@ class Attempts:
     def gone(self, live: LiveAttempt) -> None:
         """Forget an attempt whose end is durable."""
         self._tokens.pop(live.token, None)
+        source = live.source
         live.end()
+        self._linger(live, source)
         if self._live.get(live.job) is live:
             del self._live[live.job]
         if not self._live:
             self.none_left.set()
+
+    def _linger(self, live: LiveAttempt, source: OutputSource | None) -> None:
+        """Keep for a while what somebody may just be about to read who saw it begin."""
+        result = live.result
+        if source is not None and result and (result.stdout.omitted_bytes or result.stderr.omitted_bytes):
+            live.source = source
+            self._recent.append(live)
+            self._loop.call_later(LINGER_S, self._forget_recent, live)
+
+    def _forget_recent(self, live: LiveAttempt) -> None:
+        if live in self._recent:
+            self._recent.remove(live)
+
+    def recent(self, job: str, number: int) -> LiveAttempt | None:
+        """Return an attempt that is over, if it can still be read."""
+        return next((live for live in self._recent if (live.job, live.number) == (job, number)), None)
 
     def next_of(self, job: str) -> asyncio.Future[LiveAttempt]:
         """Return a future that is done with the next attempt of ``job`` that begins."""

@@ -6,7 +6,8 @@ from collections import deque
 
 WINDOW_BYTES = 1 << 20
 """So much of what was printed last is there for who reads along."""
-MAX_READ_BYTES = 1 << 16
+MAX_READ_BYTES = 1 << 15
+"""A message with as much of both streams fits into a socket that has room at all."""
 SMALL_BYTES = 1 << 12
 """Parts below this are put together: a byte has a place of its own in the window, not an object."""
 
@@ -64,6 +65,11 @@ class Drain:
             end -= len(part)
         data = b"".join(parts)[max(0, begin - end) :]
         return begin, data[:MAX_READ_BYTES], self.total_bytes
+
+    @property
+    def has_omitted(self) -> bool:
+        """Whether something is left out of what is kept."""
+        return self.total_bytes > self._head_bytes + self._tail_bytes
 
     def window(self) -> tuple[int, bytes, int]:
         """Return the same of all that is held besides the beginning."""

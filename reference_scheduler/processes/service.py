@@ -101,13 +101,12 @@ class RunningProcess:
             self._supervisor.send([reader])
 
     def _read_left(self, stdout: int, stderr: int) -> tuple[Printed, Printed] | None:
-        """Return something of what was not read before the end, ``None`` if nobody read, or all was."""
-        if self._result is None or not self._left:
+        """Return something of what was not read before the end, ``None`` if all was."""
+        if self._result is None:
             return None
-        found = (
-            _after(stdout, self._result.stdout, self._left[0]),
-            _after(stderr, self._result.stderr, self._left[1]),
-        )
+        outputs = self._result.stdout, self._result.stderr
+        left = self._left or [Printed(len(output.head), b"", len(output.head)) for output in outputs]
+        found = _after(stdout, outputs[0], left[0]), _after(stderr, outputs[1], left[1])
         return found if found[0].data or found[1].data else None
 
     def begin(self, supervisor: _Supervisor, order: Order) -> None:
@@ -191,6 +190,8 @@ class ManagedProcessService:
             *(spec.head_bytes, spec.tail_bytes, spec.max_output_bytes),
         )
         running = RunningProcess(marks, on_refused)
+        if self._guardian and self._guardian.ended:
+            self._idle.clear()  # they end with it, and would take the process with them
         try:
             supervisor = self._idle.pop() if self._idle else await self._supervise()
         except OSError as error:

@@ -80,9 +80,10 @@ class Supervisor:
         self.control = control
         self.life = life
         self.wake = wake_on_child()
-        self._poll = select.poll()
+        self._poll, self._room = select.poll(), select.poll()
         for fd in (control.fileno(), life, self.wake):
             self._poll.register(fd, select.POLLIN)
+        self._room.register(control.fileno(), select.POLLOUT)
 
     def serve(self) -> None:
         """Carry out orders until the scheduler closes the connection or is gone."""
@@ -115,12 +116,22 @@ class Supervisor:
         Raises:
             PeerGoneError: the guardian is gone.
         """
-        ready = [fd for fd, _ in self._poll.poll(wait_ms)]
+        found = self._poll.poll(wait_ms)
+        if any(events & select.POLLOUT for _, events in found):
+            self._poll.modify(self.control.fileno(), select.POLLIN)
+        ready = [fd for fd, events in found if events != select.POLLOUT]
         if self.life in ready:
             raise PeerGoneError
         if self.wake in ready:
             os.read(self.wake, CHUNK_BYTES)
         return ready
+
+    def has_room(self) -> bool:
+        """Return whether a message to the scheduler is taken at once; :meth:`ready` returns again when it would be."""
+        has_room = bool(self._room.poll(0))
+        if not has_room:
+            self._poll.modify(self.control.fileno(), select.POLLIN | select.POLLOUT)
+        return has_room
 
     def watch(self, fd: int) -> None:
         """Wait for ``fd`` as well."""
@@ -152,7 +163,6 @@ class Attempt:
         self._left_behind = 0
         self._peak_rss_kb = 0
         self._readers: dict[int, tuple[int, int, bool]] = {}
-        self._was_read = False
 
     def run(self) -> Report:
         """Carry it out, and return how it ended."""
@@ -173,7 +183,7 @@ class Attempt:
             self._read(fd, PIPE_BYTES)
         for fd in list(self._drains):  # held open by a process that is none of the attempt's
             self._close(fd)
-        if self._was_read:  # so that who reads along misses nothing for it ended so soon
+        if any(drain.has_omitted for drain in self._outputs):  # who reads along is not to miss it for a sudden end
             self._supervisor.tell("left", *(drain.window() for drain in self._outputs))
         return self._report()
 
@@ -272,16 +282,18 @@ class Attempt:
         else:
             reader, stdout, stderr, waits = message
             self._readers[reader] = stdout, stderr, bool(waits)
-            self._was_read = True
 
     def _answer_readers(self) -> None:
         """Tell each reader what there is after what it has; it asks again when it wants more.
 
-        So who is slow holds up nothing, and costs no memory: what it was not there for is gone.
+        So who is slow holds up nothing, and costs no memory: what it was not there for is gone. Nor is the scheduler
+        waited for when it is busy.
         """
         for reader, (*offsets, waits) in list(self._readers.items()):
             pairs = list(zip(self._outputs, offsets, strict=True))
             if not waits or any(drain.total_bytes > offset for drain, offset in pairs):
+                if not self._supervisor.has_room():
+                    return
                 del self._readers[reader]
                 self._supervisor.tell("printed", reader, *(drain.read(offset) for drain, offset in pairs))
 

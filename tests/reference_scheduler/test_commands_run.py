@@ -99,10 +99,10 @@ def test_what_was_too_much_to_keep_is_told(tmp_path: Path) -> None:
         code, out, err = refsched(tmp_path, "run", "--kind", "python", "--", "-c", script)
         missed = sum(map(int, re.findall(r"^refsched: (\d+) bytes of stdout were not kept$", err, re.MULTILINE)))
         assert (code, len(out) + missed, missed > 0) == (0, 100 << 20, True)
-        assert refsched(tmp_path, "logs", "1") == (
+        assert refsched(tmp_path, "get", "--output", "1") == (
             0,
             "a" * (2 << 16),
-            f"refsched: {(100 << 20) - (2 << 16)} bytes of stdout were not kept\n",
+            f"\nrefsched: {(100 << 20) - (2 << 16)} bytes of stdout were not kept\n",
         )
 
 

@@ -20,6 +20,7 @@ from service_world import COMMAND, Process, Service, environment, refsched
 
 from reference_scheduler.config import StopMode
 from reference_scheduler.core.model import Failure, RetryPolicy
+from reference_scheduler.drivers.attempts import MAX_RECENT
 from reference_scheduler.errors import NoSuchJob, SchedulerStopping
 from reference_scheduler.logs import OutputChunk, Stream
 from reference_scheduler.processes.model import Output, ProcessSpec
@@ -121,6 +122,21 @@ async def test_a_job_is_followed_from_before_it_starts_through_all_its_attempts(
             assert (joined(after), joined(after, Stream.STDERR)) == (b"try 2\nthrough\n", b"\377")
         with pytest.raises(NoSuchJob):
             await anext(scheduler.logs("99"))
+
+
+@on_loop
+async def test_who_comes_just_after_the_end_has_what_came_last_too() -> None:
+    async with Scheduler() as scheduler:
+        for _ in range(2):
+            job = (await scheduler.submit(shell("seq 100000"))).id
+            await scheduler.wait(job, TIMEOUT_S)
+            for follow in (False, True):
+                chunks = [chunk async for chunk in scheduler.logs(job, follow)]
+                assert (joined(chunks), missed(chunks)) == ("".join(f"{n}\n" for n in range(1, 100_001)).encode(), 0)
+        for _ in range(MAX_RECENT):
+            await scheduler.wait((await scheduler.submit(shell("seq 100000"))).id, TIMEOUT_S)
+        chunks = [chunk async for chunk in scheduler.logs(job)]
+        assert (len(joined(chunks)), missed(chunks)) == (2 << 16, 588_895 - (2 << 16))
 
 
 @on_loop
