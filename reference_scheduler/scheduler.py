@@ -29,11 +29,12 @@ from reference_scheduler.errors import (
 )
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
 from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.following import followed
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.sqlite import SqliteJournal
 from reference_scheduler.journal.state import Plugins
-from reference_scheduler.logs import OutputChunk, Position
+from reference_scheduler.logs import OutputChunk
 from reference_scheduler.observers import Observers, Subscription
 from reference_scheduler.plugins import available_allocators, available_pickers
 from reference_scheduler.processes.service import ManagedProcessService
@@ -329,50 +330,9 @@ class Scheduler:
             SchedulerStopping: the scheduler stopped before the job ended.
         """
         self._one(job)
-        number, live = 0, self._attempts.of(job)
-        if live is None:
-            for position, result in self._results(job)[-1:]:
-                number = position.attempt
-                live = self._attempts.recent(job, number)
-                for chunk in position.rest(result) if live is None else ():
-                    yield chunk
-        while True:
-            if live is None and follow:
-                live = await self._next_attempt(job)
-            if live is None:
-                break
-            number = live.number
-            async with aclosing(_printed(live, follow)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            if not follow:
-                return
-            live = self._attempts.of(job)
-            if live is not None and live.number == number:
-                live = None  # it was given up, as everything stops
-        for position, result in self._results(job):  # of attempts that were over before they were noticed
-            if follow and position.attempt > number:
-                for chunk in position.rest(result):
-                    yield chunk
-
-    async def _next_attempt(self, job: str) -> LiveAttempt | None:
-        """Return the next attempt that begins, ``None`` once the job has ended."""
-        if not self._driver.is_open(job) and self._row(job).ended_us is not None:
-            return None
-        begun, ended = self._attempts.next_of(job), self._driver.ended(job)
-        try:
-            await asyncio.wait((begun, ended), return_when=asyncio.FIRST_COMPLETED)
-            if begun.done():
-                return begun.result()
-            ended.result()
-            return None
-        finally:
-            begun.cancel()
-            ended.cancel()
-
-    def _results(self, job: str) -> list[tuple[Position, AttemptResult]]:
-        rows = self._journal.attempts(job)
-        return [(Position(row.number), decode_result(row.result)) for row in rows if row.result]
+        async with aclosing(followed(job, follow, self._driver, self._attempts, self._journal)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def why(self, job: str) -> str:
         """Say in one sentence what became of a job, or what it waits for.
@@ -555,22 +515,6 @@ class Scheduler:
     def progress(self, token: str, progress: Progress) -> bool:
         """Say how far an attempt is; ``False``: the token is stale, nothing happened. From any thread."""
         return self._attempts.progress(token, progress)
-
-
-async def _printed(live: LiveAttempt, follow: bool) -> AsyncGenerator[OutputChunk, None]:
-    """Yield what an attempt prints: to its end, or unless ``follow`` what it has printed so far."""
-    position = Position(live.number)
-    while follow and live.source is None and not live.over:
-        await live.changed()
-    if live.source is not None:
-        async with aclosing(position.live(live.source, follow)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-    while follow and not live.over:
-        await live.changed()
-    if live.result is not None:
-        for chunk in position.rest(live.result):
-            yield chunk
 
 
 def payload_of(row: JobRow) -> dict[str, Any] | None:
