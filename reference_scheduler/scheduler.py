@@ -342,7 +342,8 @@ class Scheduler:
         """
         row = self._row(job)
         if row.array_size:
-            return array_sentence(row, self._journal.tasks(row))
+            hold = self._hold() if row.ended_us is None else None
+            return array_sentence(row, self._journal.tasks(row), explained(hold, self._driver) if hold else "")
         if row.state not in TERMINAL:
             return self._waits_for(row)
         attempts = self.attempts(job)
@@ -397,7 +398,7 @@ class Scheduler:
             key=row.key,
             attempts=row.attempts,
             exit_code=row.exit_code,
-            reason=self._reason(row, waiting) if waiting is not None and row.state not in TERMINAL else "",
+            reason=self._reason(row, waiting) if row.state not in TERMINAL else "",
             submitted_at_us=row.submitted_us,
             ended_at_us=row.ended_us,
             observed=row.observed,
@@ -408,8 +409,10 @@ class Scheduler:
             tasks=in_order(self._journal.tasks(row)) if row.array_size else {},
         )
 
-    def _reason(self, row: JobRow, job: Job) -> str:
+    def _reason(self, row: JobRow, job: Job | None) -> str:
         hold = self._hold()
+        if job is None:
+            return hold or "" if row.array_size else ""
         if hold is Hold.JOURNAL:
             return "" if row.state is JobState.RUNNING else hold
         return hold if hold and job.state is JobState.QUEUED else job.reason or ""

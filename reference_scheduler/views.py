@@ -78,10 +78,10 @@ def in_order(tasks: Mapping[JobState, int]) -> dict[str, int]:
     return {str(state): tasks[state] for state in JobState if state in tasks}
 
 
-def array_sentence(row: JobRow, tasks: Mapping[JobState, int]) -> str:
-    """Say in one sentence how far an array is, of whose jobs ``tasks`` are in each state."""
+def array_sentence(row: JobRow, tasks: Mapping[JobState, int], hold: str) -> str:
+    """Say in one sentence how far an array is, of whose jobs ``tasks`` are in each state, and what holds them all."""
     counts = ", ".join(f"{count} {state}" for state, count in in_order(tasks).items())
-    return f"Job {row.job} is an array of {row.array_size}, and {row.state}: {counts}."
+    return f"Job {row.job} is an array of {row.array_size}, and {row.state}: {counts}{f'; {hold}' if hold else ''}."
 
 
 class AttemptView(msgspec.Struct, frozen=True, omit_defaults=True):

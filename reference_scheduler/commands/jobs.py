@@ -269,7 +269,7 @@ def waits_for(view: JobView) -> str:
     if not view.array_size or view.ended_at_us is not None:
         return view.reason
     ended = view.array_size - sum(count for state, count in view.tasks.items() if state not in TERMINAL)
-    return f"{ended} of {view.array_size} ended"
+    return f"{view.reason}, {ended} of {view.array_size} ended".removeprefix(", ")
 
 
 @click.command(cls=ServiceCommand, help=f"List the attempts of a job, oldest first.\n\n{EXIT_STATUS}")

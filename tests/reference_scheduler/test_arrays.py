@@ -307,6 +307,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             ["1[0]", "completed"],
         ]
         assert [line.split()[:2] for line in refsched_here(tmp_path, "list")[1].splitlines()[1:]] == [["1", "failed"]]
+        refsched_here(tmp_path, "pause")
+        assert refsched_here(tmp_path, "submit", "--array", "2", "true")[1] == "5\n"
+        assert "  paused, 0 of 2 ended  " in refsched_here(tmp_path, "list")[1].splitlines()[1]
+        hold = "the scheduler is paused: 0 run, and 2 wait for refsched resume"
+        told = f"Job 5 is an array of 2, and queued: 2 queued; {hold}."
+        assert refsched_here(tmp_path, "get", "5")[1].splitlines()[-1] == told
 
 
 def test_the_events_of_an_array_are_those_of_its_jobs_too(tmp_path: Path) -> None:

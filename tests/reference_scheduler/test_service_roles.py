@@ -96,7 +96,7 @@ def test_a_submitter_has_jobs_of_its_own_and_touches_no_others(open_folder: Path
         assert ask(path, SUBMITTER, as_owner) == ("denied", message)
         assert ask(path, ADMIN, as_owner) == ("ok", "")
         theirs, takes_admin = b'","job":"1"}', "job 1 is another user's; that takes the admin role"
-        for op in (b"cancel", b"result"):
+        for op in (b"cancel", b"result", b"logs"):
             assert ask(path, SUBMITTER, b'{"op":"' + op + theirs) == ("denied", takes_admin)
         assert owner.get("1").state == "running"
         assert ask(path, SUBMITTER, b'{"op":"cancel","job":"2"}') == ("ok", "")
