@@ -315,7 +315,9 @@ def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) ->
 
 @click.command(
     cls=ServiceCommand,
-    help=f"""Give jobs that have not ended another priority; what runs goes on.\n\n{EXIT_STATUS}""",
+    help=f"""Give jobs, or all of an array, that have not ended another priority; what runs goes on.
+
+{EXIT_STATUS}""",
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...")
 @click.option("--priority", type=choice(Priority), required=True, help="Their class from now on.")

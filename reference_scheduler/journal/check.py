@@ -21,7 +21,9 @@ from reference_scheduler.journal.wal import inspect_wal
 from reference_scheduler.replay.records import CHAIN_BYTES, Entry
 from reference_scheduler.requests import fingerprint
 
-_COUNTS = "SELECT count(*), count(*) - count(ended_us), (SELECT count(*) FROM generations) FROM jobs"
+_COUNTS = (
+    "SELECT count(*), count(*) - count(ended_us), (SELECT count(*) FROM generations) FROM jobs WHERE NOT array_size"
+)
 
 _OPEN_ATTEMPTS = (
     "SELECT job, attempts.number, array FROM attempts JOIN jobs ON jobs.number = job WHERE attempts.ended_us IS NULL"

@@ -28,10 +28,10 @@ from reference_scheduler.workloads.model import TimedArray, TimedJob, TimedUpdat
 def read_replay(path: Path, processors: int | None = None) -> Workload:
     """Return the jobs that were submitted while the log ``path`` was recorded and came to an end in it.
 
-    A job runs as long as its last attempt did, and is updated when it was. It depends only on jobs that are in the
-    workload too. Others that the log mentions are skipped and counted; if these are part of an array, its other jobs
-    stand for themselves, without its bound. The machine is that of the log, with ``processors`` process slots if they
-    are given.
+    A job runs as long as its last attempt did, and is updated when it was. What was paused is not. It depends only on
+    jobs that are in the workload too. Others that the log mentions are skipped and counted; if these are part of an
+    array, its other jobs stand for themselves, without its bound. The machine is that of the log, with ``processors``
+    process slots if they are given.
 
     Raises:
         WorkloadError: it is no log, or cannot be read by this release.
