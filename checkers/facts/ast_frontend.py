@@ -8,10 +8,9 @@ running interpreter's, places inside f-strings before Python 3.12) is left to th
 from __future__ import annotations
 
 import ast
-import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,11 +26,14 @@ from checkers.facts.ast_values import (
     slices_of,
     string_of,
 )
+from checkers.facts.backport import ALIAS, Backported, backport
 from checkers.facts.builder import Builder
 from checkers.facts.flow import ArmKind, GroupKind
 from checkers.facts.hot import Hits
+from checkers.facts.idle import Function, reaches_out
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.facts.sieve import Sieve, words_for
+from checkers.facts.syntax import is_newer
 from checkers.facts.walk import (
     CLASS_METHODS,
     IGNORED,
@@ -52,11 +54,6 @@ PARSER_RECURSION = 1500
 _FORMATS_ARE_MISPLACED = sys.version_info < (3, 12)
 """Before Python 3.12 (PEP 701) the tree's places inside f-strings are guesses."""
 
-_HAS_TYPE_STATEMENT = sys.version_info >= (3, 12)
-_TYPE_STATEMENT = re.compile(r"^([ \t]*)type ([^\W\d]\w*) *=(?!=)", re.MULTILINE)
-"""The commonest syntax that is newer than Python 3.11 (PEP 695). It tells as much as what it takes the place of: no
-place on the line is ever asked for."""
-
 _LINKS = (ast.Attribute, ast.Call, ast.Subscript)
 _CHAINS = (ast.Name, *_LINKS)
 _SEQUENCES = (ast.Tuple, ast.List)
@@ -64,17 +61,18 @@ _SEQUENCES = (ast.Tuple, ast.List)
 __all__ = ["NeedsReferenceError", "parse"]
 
 
-def parse(text: str, interest: Interest, hits: Hits | None = None) -> f.ModuleFacts:
+def parse(text: str, interest: Interest, hits: Hits | None = None, *, defining: bool = False) -> f.ModuleFacts:
     """The facts of one module, without comments and headers; of sites only those that ``hits`` allow, None for all.
 
+    ``defining``: all that it defines is wanted, also inside functions in which nothing is governed.
     Raises :class:`NeedsReferenceError` for what the reference has to read or to judge, invalid syntax included.
     """
     with no_collection():
-        tree = _tree(text)
+        tree, (text, parameters) = _tree(text)
         places = Places(text)
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
             while True:
-                walk = _Walk(places, interest, hits)
+                walk = _Walk(places, interest, hits, parameters, defining=defining)
                 walk.run(tree)
                 facts = walk.builder.finish()
                 if hits is None or hits.plain.issuperset(facts.given_names):
@@ -82,13 +80,15 @@ def parse(text: str, interest: Interest, hits: Hits | None = None) -> f.ModuleFa
                 hits = hits.with_names(frozenset(facts.given_names))  # they count in the module, too
 
 
-def _tree(text: str) -> ast.Module:
+def _tree(text: str) -> tuple[ast.Module, Backported]:
+    """The tree of a source, and what was parsed in its place."""
     try:
-        return _compiled(text)
+        return _compiled(text), Backported(text, {})
     except NeedsReferenceError:
-        if _HAS_TYPE_STATEMENT or (older := _TYPE_STATEMENT.sub(r"\1\2:TypeAlias=", text)) == text:
+        older = backport(text) if is_newer(text) else None  # what is wrong must not be left out
+        if older is None:
             raise
-        return _compiled(older)
+        return _compiled(older.text), older
 
 
 def _compiled(text: str) -> ast.Module:
@@ -103,12 +103,24 @@ def _compiled(text: str) -> ast.Module:
 class _Walk(Walk):
     """One walk over one tree."""
 
-    def __init__(self, places: Places, interest: Interest, hits: Hits | None) -> None:
+    def __init__(
+        self,
+        places: Places,
+        interest: Interest,
+        hits: Hits | None,
+        parameters: Mapping[int, Sequence[str]],
+        *,
+        defining: bool,
+    ) -> None:
         super().__init__(Builder(interest, _locate, _locate, hits))
         self.places = places
         self.values = AstValues(self.builder, places.lines)
         self._formatted: ast.JoinedStr | None = None
         self._sieve = None if hits is None else Sieve(places.lines, words_for(hits.plain))
+        self._parameters = parameters
+        self._defining = defining
+        self._deriving = set[int]()
+        """Classes that may be governed: then ``self`` and ``cls`` are, which no method spells out."""
 
     def run(self, module: ast.Module) -> None:
         """Tell the whole module."""
@@ -204,6 +216,9 @@ class _Walk(Walk):
             self._then((self._visit, target.value, IGNORED), *self._slices(target))
 
     def _annotated_assign(self, node: ast.AnnAssign) -> None:
+        if callee_name(node.annotation) == ALIAS and isinstance(node.target, ast.Name):
+            self._type_alias(node, node.target.id)
+            return
         instance = f.Instance(self.values.annotation(node.annotation))
         target = node.target
         if node.value is not None and callee_name(node.annotation) == "TypeAlias":
@@ -277,12 +292,15 @@ class _Walk(Walk):
     def _nonlocal(self, node: ast.Nonlocal) -> None:
         self.builder.declare(node.names, is_global=False)
 
-    def _type_alias(self, node: Any) -> None:
+    def _type_statement(self, node: Any) -> None:
+        self._type_alias(node, node.name.id)
+
+    def _type_alias(self, node: Any, name: str) -> None:
         inner = self._open_type_parameters(node)
         value = self.values.annotation(node.value)
         for _ in range(inner):
             self.builder.close()
-        self.builder.bind(node.name.id, value)
+        self.builder.bind(name, value)
 
     def _if(self, node: ast.If) -> None:
         self._if_arm(node, self.builder.open_group(GroupKind.BRANCH))
@@ -440,14 +458,44 @@ class _Walk(Walk):
             end = Spot(end.line, end.column + 1)
         return f.Statement(first, end.line)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def _function(self, node: Function) -> None:
+        if self._sieve is not None and self._is_idle(node, self._sieve):
+            self._outline(node)
+            return
         self._symbol = self.builder.qualify(node.name)
         steps, decorators = self._decorators(node)
         self._then(*steps, (self._function_header, node, decorators))
 
-    def _function_header(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, decorators: tuple[f.Expression, ...]
-    ) -> None:
+    def _is_idle(self, node: Function, sieve: Sieve) -> bool:
+        """Whether nothing can be governed in a function, and nothing outside depends on its body."""
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        if self._defining or sieve.counts(first, node.end_lineno or node.lineno):
+            return False
+        if self._names_of_type_parameters(node):  # they hide what its annotations would name otherwise
+            return False
+        if sieve.has_walrus(first, max(node.lineno, node.body[0].lineno)):  # in its header, it binds outside
+            return False
+        owners = self.builder.owners()
+        if self._is_method(node):
+            if self.builder.here.class_number in self._deriving:
+                return False
+            owners = owners.union(parameter.arg for parameter in _parameters(node.args)[:1])
+        return not reaches_out(node, owners)
+
+    def _outline(self, node: Function) -> None:
+        """An idle function: what it gives, without its parameters and body."""
+        self.values.forget()
+        decorators = tuple([self.values.of(decorator) for decorator in node.decorator_list])
+        value = self.builder.define(node.name, self._returns(node), decorators)
+        self.builder.bind(node.name, value)
+
+    def _is_method(self, node: Function) -> bool:
+        around = self.builder.here
+        while around.sees_class and around.parent is not None:
+            around = self.builder.scopes[around.parent]
+        return around.is_class and all(callee_name(decorator) != "staticmethod" for decorator in node.decorator_list)
+
+    def _function_header(self, node: Function, decorators: tuple[f.Expression, ...]) -> None:
         parameters = _parameters(node.args)
         last = [*parameters, *node.args.defaults, *node.args.kw_defaults, node.returns, *_type_parameters(node)]
         self._header(node, *last)
@@ -462,7 +510,7 @@ class _Walk(Walk):
         told = [*zip(parameters, annotations, values, strict=True)]
         self._then(*self._visits(defaults), (self._function_body, node, returns, decorators, told, outside))
 
-    def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> f.Expression:
+    def _returns(self, node: Function) -> f.Expression:
         if node.returns is None:
             return f.OPAQUE
         number = self.builder.here.class_number
@@ -472,7 +520,7 @@ class _Walk(Walk):
 
     def _function_body(
         self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        node: Function,
         returns: f.Expression,
         decorators: tuple[f.Expression, ...],
         parameters: list[tuple[ast.arg, f.Expression, f.Expression | None]],
@@ -480,11 +528,8 @@ class _Walk(Walk):
     ) -> None:
         self._symbol = None
         value = self.builder.define(node.name, returns, decorators)
-        around = self.builder.here
-        while around.sees_class and around.parent is not None:
-            around = self.builder.scopes[around.parent]
-        names = {callee_name(decorator) for decorator in node.decorator_list}
-        in_class = around.is_class and "staticmethod" not in names
+        is_method = self._is_method(node)
+        names = {node.name, *(callee_name(decorator) for decorator in node.decorator_list)}
         self.builder.open_function(node.name)
         scope = self.builder.here
         starred = (node.args.vararg, node.args.kwarg)
@@ -492,26 +537,16 @@ class _Walk(Walk):
             bound = annotation
             if parameter in starred:
                 bound = f.OPAQUE
-            elif position == 0 and in_class and scope.class_number is not None:
+            elif position == 0 and is_method and scope.class_number is not None:
                 scope.self_name = parameter.arg
-                bound = f.SelfValue(scope.class_number, bool(CLASS_METHODS & {*names, node.name}))
+                bound = f.SelfValue(scope.class_number, bool(CLASS_METHODS & names))
             elif default is not None:
                 # A default is reported where it stands if it is callable; a module or an object is followed from it.
                 followed = f.Part(f.Display((default,)), 0)
                 bound = followed if bound == f.OPAQUE else f.Choice((bound, followed))
             self.builder.bind(parameter.arg, bound)
-        steps: list[Step] = [] if self._is_idle(node) else [(self._body, node.body)]
-        steps += [(self.builder.close,)] * (1 + outside)
+        steps: list[Step] = [(self._body, node.body), *[(self.builder.close,)] * (1 + outside)]
         self._then(*steps, (self.builder.bind, node.name, value))
-
-    def _is_idle(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        """Whether nothing can be governed in a function, and nothing outside depends on it."""
-        if self._sieve is None:
-            return False
-        first = node.body[0]
-        decorators = getattr(first, "decorator_list", None)
-        body = (decorators[0] if decorators else first).lineno
-        return self._sieve.is_idle(node.lineno, max(body, node.lineno + 1), node.end_lineno or node.lineno)
 
     def _class(self, node: ast.ClassDef) -> None:
         self._symbol = self.builder.qualify(node.name)
@@ -531,6 +566,9 @@ class _Walk(Walk):
     def _class_body(self, node: ast.ClassDef, bases: tuple[f.Expression, ...], outside: int) -> None:
         self._symbol = None
         value = self.builder.open_class(node.name, bases, (self._class_place, node, self._statement))
+        header = node.lineno, max(node.lineno, node.body[0].lineno)
+        if self._sieve is not None and (self._sieve.holds(*header) or any(type(base) is f.Call for base in bases)):
+            self._deriving.add(value.number)
         steps: list[Step] = [(self._body, node.body), (self.builder.close,)]
         steps += [(self.builder.close,)] * outside
         self._then(*steps, (self.builder.bind, node.name, value))
@@ -542,13 +580,16 @@ class _Walk(Walk):
 
     def _open_type_parameters(self, node: Any) -> int:
         """Enter the scope of a list of type parameters; how many scopes there are to leave."""
-        parameters = _type_parameters(node)
-        if not parameters:
+        names = self._names_of_type_parameters(node)
+        if not names:
             return 0
         self.builder.open_inner(comprehension=False)
-        for parameter in parameters:
-            self.builder.bind(parameter.name, f.OPAQUE)
+        for name in names:
+            self.builder.bind(name, f.OPAQUE)
         return 1
+
+    def _names_of_type_parameters(self, node: Any) -> Sequence[str]:
+        return [parameter.name for parameter in _type_parameters(node)] or self._parameters.get(node.lineno, ())
 
     def _visits(self, defaults: Sequence[ast.expr | None]) -> list[Step]:
         return [(self._visit, default, STORED) for default in defaults if default is not None]
@@ -870,7 +911,7 @@ _PLAIN = frozenset({ast.Await, ast.BinOp, ast.Compare, ast.FormattedValue, ast.S
 """Expressions whose parts are told in order, none of them handed on."""
 
 if sys.version_info >= (3, 12):
-    _SIMPLE[ast.TypeAlias] = _Walk._type_alias
+    _SIMPLE[ast.TypeAlias] = _Walk._type_statement
 if sys.version_info >= (3, 14):
     _EXPRESSIONS[ast.TemplateStr] = _Walk._format
     _PLAIN |= {ast.Interpolation}

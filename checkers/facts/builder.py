@@ -7,7 +7,7 @@ bindings reach a read, :mod:`checkers.facts.interest` what is worth keeping.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -250,15 +250,21 @@ class Builder:
 
     def store_attribute(self, owner: str, name: str, value: f.Expression) -> None:
         """``owner.name = value``: kept when ``owner`` is the first parameter of a method around it."""
-        number: int | None = self._scope
-        while number is not None:
-            scope = self.scopes[number]
-            if scope.is_class:
-                return
+        for scope in self._functions_around():
             if scope.self_name == owner and scope.class_number is not None:
                 self._classes[scope.class_number].attributes.setdefault(name, []).append(value)
                 return
-            number = scope.parent
+
+    def owners(self) -> frozenset[str]:
+        """Names whose attributes :meth:`store_attribute` keeps."""
+        return frozenset(scope.self_name for scope in self._functions_around() if scope.self_name is not None)
+
+    def _functions_around(self) -> Iterator[Scope]:
+        """The scopes from here outward, up to the next class."""
+        number: int | None = self._scope
+        while number is not None and not self.scopes[number].is_class:
+            yield self.scopes[number]
+            number = self.scopes[number].parent
 
     def method_class(self) -> int | None:
         """Number of the class whose method is being told."""

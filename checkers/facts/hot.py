@@ -72,12 +72,13 @@ class Hot:
             if binding.value != f.OPAQUE or self._interest.is_local(binding.name)
         ]
         stored = [(name, value) for owner in self._classes for name, of in owner.attributes.items() for value in of]
-        size = -1
-        while size != (size := self._size()):
+        size, before = self._size(), -1
+        while size != before:
             for number in numbered:
                 self._take_binding(number, self._bindings[number])
             for name, value in stored:
                 self._take(name, value, escapes=True)
+            size, before = self._size(), size
 
     def _size(self) -> int:
         found = len(self._hot) + len(self._wild) + len(self._giving) + len(self._signs)

@@ -9,15 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 _WALRUS = ":="
 """It binds from inside an expression, and so is told wherever it stands."""
-_STORES = re.compile(
-    r"\bglobal\b|\.\s*\w+\s*=(?!=)"  # self.a = b
-    r"|^[ \t]*\w+(?:\s*\.\s*\w+)+\s*:(?!=)"  # self.a: T = b
-    r"|^[ \t]*[(\[]?[^()=:\n]*\.\s*\w+\s*[,)\]][^=\n]*=(?!=)"  # self.a, self.b = c
-    r"|\b(?:for|as)\s+[(\[]?[\w\s,.*]*\.\s*\w+"
-    r"|\b(?:def|class)\b",
-    re.MULTILINE,
-)
-"""What other code can see of a function: attributes and globals that it stores, and what it defines."""
 _CLASS_OF = re.compile(r"\btype\s*\([^()\n]*\)\s*\(")
 """``type(x)()``: a class that is called without its name."""
 
@@ -26,31 +17,41 @@ class Sieve:
     """The lines that hold one of ``words``, of which those with a dot count behind one only."""
 
     def __init__(self, lines: Sequence[str], words: Iterable[str]) -> None:
-        self._lines = lines
         text = "\n".join(lines)
         if not text.isascii() and not unicodedata.is_normalized("NFKC", text):
-            self._found = [*range(1, len(lines) + 1)]  # words may be spelled in other characters
+            self._found = self._walruses = [*range(1, len(lines) + 1)]  # words may be spelled in other characters
             return
         found = {offset for word in words for offset in _places(text, word)}
-        offsets = sorted(found.union(match.start() for match in _CLASS_OF.finditer(text)))
-        self._found = []
-        line, done = 1, 0
-        for offset in offsets:
-            line += text.count("\n", done, offset)
-            done = offset
-            self._found.append(line)
+        self._found = _lines_of(text, found.union(match.start() for match in _CLASS_OF.finditer(text)))
+        self._walruses = _lines_of(text, _places(text, _WALRUS))
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether a word stands on one of the lines, 1-based."""
-        found = self._found
-        position = bisect_left(found, first)
-        return position < len(found) and found[position] <= last
+        """Whether a use or a binding has to be looked for inside the expressions on the lines, 1-based."""
+        return _any_within(self._found, first, last) or _any_within(self._walruses, first, last)
 
-    def is_idle(self, first: int, body: int, last: int) -> bool:
-        """Whether the function on these lines, its body from ``body`` on, can be left out."""
-        if self.holds(first, last):
-            return False
-        return _STORES.search("\n".join(self._lines[body - 1 : last])) is None
+    def counts(self, first: int, last: int) -> bool:
+        """Whether a word stands on one of the lines."""
+        return _any_within(self._found, first, last)
+
+    def has_walrus(self, first: int, last: int) -> bool:
+        """Whether ``:=`` stands on one of the lines."""
+        return _any_within(self._walruses, first, last)
+
+
+def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:
+    position = bisect_left(numbers, first)
+    return position < len(numbers) and numbers[position] <= last
+
+
+def _lines_of(text: str, offsets: Iterable[int]) -> list[int]:
+    """The lines on which ``offsets`` stand."""
+    found = []
+    line, done = 1, 0
+    for offset in sorted(offsets):
+        line += text.count("\n", done, offset)
+        done = offset
+        found.append(line)
+    return found
 
 
 def _places(text: str, word: str) -> Iterator[int]:
@@ -82,4 +83,4 @@ def _is_behind_dot(text: str, start: int) -> bool:
 
 def words_for(hits: Iterable[str]) -> frozenset[str]:
     """All that is looked for, where ``hits`` count."""
-    return frozenset({*(word for word in hits if word[0] != '"'), _WALRUS, ".__class__"})
+    return frozenset({*(word for word in hits if word[0] != '"'), ".__class__"})

@@ -45,8 +45,8 @@ from checkers.facts.interest import Interest
 from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
 from checkers.facts.summary import Summary, summarise
+from checkers.facts.syntax import is_valid
 from checkers.intake.source import Stamp, decode, read, stamp_of, too_deep, too_large
-from checkers.intake.syntax import is_valid
 from checkers.intake.words import Glance, Vocabulary, glance, look_for, plain
 from checkers.limits import recursion
 from checkers.lines import split_lines
@@ -205,7 +205,7 @@ def _facts(job: Job, path: str, text: str, notebook: Notebook | None, hits: Hits
     annotated = _is_annotated(text)
     if not annotated and not job.reference:
         try:
-            return Analysed(path, ast_frontend.parse(text, job.interest, hits))
+            return Analysed(path, ast_frontend.parse(text, job.interest, hits, defining=path in job.defining))
         except ast_frontend.NeedsReferenceError:
             pass
     return _reference(job, path, text, notebook, hits, annotated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -101,6 +102,24 @@ w = lambda a=os.fork, *b: os.system(a)
 """,
 }
 
+TYPE_PARAMETERS = """\
+import subprocess as s
+from concurrent.futures import Executor
+T = s.Popen
+class A[T: (int, list[str]) = int,
+    *Ts, **P](dict[str, T], Executor):
+    def run[R](self, value: R, made: T = s.run) -> R: return self.submit(s.call)
+    if T : s.run(1)
+async  def g [Q: Executor](q: Q, t: "T", *, T: T = T): q.submit(t, T.wait())
+type Pool[T] = Executor | T
+type  Several[
+    A, B,
+] = s.Popen | A
+type Plain = s.Popen
+def h(p: Pool, q: Plain, r: Several): p.submit(1); q.wait(); r.wait()
+def k[X: "quoted"](p: X): s.run(p)
+"""
+
 
 def facts_of(text: str, interest: Interest) -> tuple[object, object]:
     return ast_frontend.parse(text, interest), libcst_frontend.parse(text, interest, annotated=False)
@@ -117,6 +136,22 @@ def interest() -> Interest:
 def test_small_texts(name: str, newline: str, interest: Interest) -> None:
     fast, reference = facts_of(TEXTS[name].replace("\n", newline), interest)
     assert fast == reference
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("text", [TYPE_PARAMETERS.partition("def k[")[0], "class A[T]: x: int = 1; y = T\n"])
+def test_type_parameters_that_the_interpreter_does_not_know(text: str, newline: str, interest: Interest) -> None:
+    fast, reference = facts_of(text.replace("\n", newline), interest)
+    assert fast == reference
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="they are known")
+@pytest.mark.parametrize(
+    "text", [TYPE_PARAMETERS, TYPE_PARAMETERS.replace("\n", "\r"), "def f[T # of it\n](x): pass\n"]
+)
+def test_odd_type_parameters_are_left_to_the_reference(text: str, interest: Interest) -> None:
+    with pytest.raises(ast_frontend.NeedsReferenceError):
+        ast_frontend.parse(text, interest)
 
 
 def compare(text: str, interest: Interest) -> None:

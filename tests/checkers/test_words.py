@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from checkers import catalog, engine, finding
-from checkers.intake import pipeline, syntax, words
+from checkers.facts import syntax
+from checkers.intake import pipeline, words
 from checkers.model import ApiKind, Tree
 from tests.checkers.trees import write
 
@@ -194,6 +195,47 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["a.py:3 sh.Command.__call__", "c.py:3 git.cmd.Git:command.__call__"],
     ),
+    "a class method of a class that a call gives": (
+        {
+            "a.py": "import threading\ndef made() -> type[threading.Thread]: ...\n",
+            "b.py": "import a\nclass T(a.made()):\n    @classmethod\n    def make(cls):\n        return cls()\n",
+        },
+        ["b.py:2 threading.Thread", "b.py:5 threading.Thread"],
+    ),
+    "self of a class that is called under any name": (
+        {"a.py": "import git\nclass Repo(git.Git):\n    def f(self):\n        self.status()\n"},
+        ["a.py:4 git.cmd.Git:command.__call__"],
+    ),
+    "stored in passing, from names without a word": (
+        {
+            "a.py": "from concurrent.futures import ThreadPoolExecutor\n"
+            "def made() -> ThreadPoolExecutor: ...\n"
+            "class A:\n    def __init__(self):\n        with made() as self.first: ...\n"
+            "    def f(me):\n        def g():\n            (me.second, x) = made(), 1\n        g()\n"
+            "    def h(self):\n        for self.third in [made()]: ...\n"
+            "    def k(self):\n        global fourth\n        fourth = made()\n",
+            "b.py": "import a\nit = a.A()\nit.first.submit(1)\nit.second.submit(1)\nit.third.submit(1)\n"
+            "a.fourth.submit(1)\n",
+        },
+        [
+            "b.py:3 concurrent.futures.Executor.submit",
+            "b.py:4 concurrent.futures.Executor.submit",
+            "b.py:5 concurrent.futures.Executor.submit",
+            "b.py:6 concurrent.futures.Executor.submit",
+        ],
+    ),
+    "bound inside the header of a function": (
+        {"a.py": "import os\ndef f(x=(go := os)):\n    return x\ngo.system('x')\n"},
+        ["a.py:4 os.system"],
+    ),
+    "type parameters": (
+        {
+            "a.py": "from concurrent.futures import Executor\ntype Pool[T] = Executor | T\n"
+            "def idle[Executor](x: Executor) -> Executor: return x\n",
+            "b.py": "import a\ndef f[T](p: a.Pool, q: T):\n    p.submit(1)\na.idle(1).submit(1)\n",
+        },
+        ["b.py:3 concurrent.futures.Executor.submit"],
+    ),
     "a keyword": (
         {"a.py": "from sklearn.svm import SVC\nmodel = SVC\n", "b.py": "from a import model\nmodel(n_jobs=2)\n"},
         ["b.py:2 sklearn.svm.SVC"],
@@ -276,10 +318,10 @@ def test_an_annotation_is_read_wherever_it_stands(tmp_path: Path, analysed: list
 
 
 def test_names_and_symbols_that_are_asked_for(tmp_path: Path, analysed: list[str]) -> None:
-    root = write(tmp_path, {"plain.py": PLAIN, "other.py": "def f(): ...\n", "c.py": "def g(): ...\n"})
+    root = write(tmp_path, {"plain.py": PLAIN, "other.py": "def f():\n    def h(): ...\n", "c.py": "def g(): ...\n"})
     tree = engine.scan(engine.Scan(root, jobs=1, named=("plain.run",), defining=("other.py",)))
     assert sorted(tree.names) == ["c", "other", "plain", "plain.run"]
-    assert [sorted(file.symbols) for file in tree.files] == [[], ["f"], ["Timer", "Timer.start", "run"]]
+    assert [sorted(file.symbols) for file in tree.files] == [[], ["f", "f.h"], ["Timer", "Timer.start", "run"]]
     assert sorted(analysed) == ["other.py", "plain.py"]
 
 

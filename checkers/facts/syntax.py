@@ -1,4 +1,4 @@
-"""Whether a source is Python at all, for files of which nothing else is asked."""
+"""Whether a source is Python at all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ _RECURSION = 1500
 def is_valid(source: str | bytes) -> bool:
     """Whether ``source`` parses; when in doubt False, and who analyses it will tell what is wrong with it."""
     return _is_valid_natively(source) if HAS_NATIVE else _is_valid_here(source)
+
+
+def is_newer(source: str) -> bool:
+    """Whether ``source``, which this interpreter does not take, is valid for a newer one."""
+    return HAS_NATIVE and _is_valid_natively(source)
 
 
 def _is_valid_natively(source: str | bytes) -> bool:
