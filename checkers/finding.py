@@ -212,10 +212,12 @@ class Finding:
         for path in affected.difference(todo):
             # Who looked through it is not resolved again, and what they found there still hangs on the files behind it.
             self.records[path].reaches = before[path].reaches
+        spread = set(todo)  # not what is affected: of that some is read again and the same, and yet passes names on
         while todo:
-            new = [path for path in seen_by[todo.pop()] if path not in affected]
-            affected.update(new)
+            new = [path for path in seen_by[todo.pop()] if path not in spread]
+            spread.update(new)
             todo += new
+        affected |= spread
         return self.records if _ALL in affected else sorted(affected)
 
     def _resolve(self, paths: Iterable[str]) -> None:
