@@ -130,7 +130,7 @@ def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
     cache = _cache(request, interest, in_full)
     sought = None if in_full else _sought(interest, catalogue)
     if sought is not None:
-        interest = replace(interest, modules=sought.modules, contagious=sought.contagious, keywords=sought.keywords)
+        interest = replace(interest, contagious=sought.contagious, keywords=sought.keywords)
     defining = frozenset({*request.defining, *(_home(layout, name) for name in request.named)})
     job = Job(root, interest, request.max_file_bytes, request.reference, sought, defining=defining)
     if cache is None:
@@ -156,11 +156,12 @@ def _any_word(request: Scan) -> bool:
 def _is_library(layout: Layout, catalogue: catalog.Catalog) -> bool:
     """Whether the tree itself defines names of the catalogue."""
     owners = {entry.name.rpartition(".")[0] for entry in catalogue.entries if not catalogue.is_own(entry.name)}
-    return any(layout.find(owner, "") is not None for owner in owners if owner.partition(".")[0] in layout.top_level)
+    top_level = layout.top_level
+    return any(layout.find(owner, "") is not None for owner in owners if owner.partition(".")[0] in top_level)
 
 
 def _sought(interest: Interest, catalogue: catalog.Catalog) -> Vocabulary:
-    methods = {f".{name}" for name in interest.method_names}
+    methods = {f".{name}" for name in interest.method_names} | (interest.method_names - PROCESS_METHODS)
     streams = {f".{part}" for end in interest.chain_ends for part in end.split(".")[1:-1]}
     return vocabulary(catalogue, interest.local_names, {*methods, *streams})
 

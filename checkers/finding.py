@@ -86,7 +86,7 @@ class Finding:
         self._job = job
         self._unpackable: dict[str, Analysed] = {}
         self._found = dict(known)
-        self.signs = frozenset(document.signs) if known else frozenset()
+        self.signs = self._signs_before = frozenset(document.signs) if known else frozenset()
         """What is known of the tree, see :class:`checkers.intake.words.Known`."""
         self._waiting, self._total = set(stale), len(stale)
         again = self._gather(stale) if stale else set()
@@ -128,8 +128,20 @@ class Finding:
             if learned:
                 wanted |= learned
                 for sight in self._look([*self._found], job._replace(learned=learned)):
-                    self._found[sight.path].see_more(sight.seen)
-            sources = [*self._worth_reading(known, analysed)]
+                    if sight.seen is None:  # it was read before, and is no more: all of it counts
+                        self._found[sight.path] = _passed_over(sight)
+                        analysed.discard(sight.path)
+                    else:
+                        self._found[sight.path].see_more(sight.seen)
+            # What was found in the others holds while no more is known than when that was written.
+            paths = stale if self.signs == self._signs_before else [*self._found]
+            made = known.makes(
+                word for seen in (self._found[path].seen for path in paths) if seen for word in seen.words
+            )
+            if not self.signs.issuperset(made):
+                self._learn(made)
+                continue
+            sources = [*self._worth_reading(paths, known, analysed)]
             for path in self._waiting.difference(source.path for source in sources):
                 self._tell_done(path)
             if not sources:
@@ -137,9 +149,10 @@ class Finding:
             self._analyse(sources)
             analysed.update(source.path for source in sources)
 
-    def _worth_reading(self, known: Known, analysed: Container[str]) -> Iterator[Source]:
-        """The files in which more words count than did so far."""
-        for path, record in self._found.items():
+    def _worth_reading(self, paths: Iterable[str], known: Known, analysed: Container[str]) -> Iterator[Source]:
+        """Those of ``paths`` in which more words count than did so far."""
+        for path in paths:
+            record = self._found[path]
             seen = record.seen
             if seen is None:
                 if record.file is None and path not in analysed:
@@ -147,7 +160,7 @@ class Finding:
                 continue
             hits = known.hits(seen)
             must = MUST in seen.signs or path in self._job.defining
-            if (must and record.hits is None) or hits.exceed(record.hits or NOTHING_COUNTS):
+            if (must or hits) if record.hits is None else hits.exceed(record.hits):
                 yield Source(path, self._unsaved(path), hits)
 
     def _look(self, paths: Sequence[str], job: Job) -> Iterator[Sight]:

@@ -116,7 +116,7 @@ class _Walk(Walk):
         self.places = places
         self.values = AstValues(self.builder, places.lines)
         self._formatted: ast.JoinedStr | None = None
-        self._sieve = None if hits is None else Sieve(places.lines, words_for(hits.plain))
+        self._sieve = None if hits is None else Sieve(places.lines, words_for(hits))
         self._parameters = parameters
         self._defining = defining
         self._deriving = set[int]()

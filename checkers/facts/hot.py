@@ -7,16 +7,18 @@ looked up in other modules here: a name that another module gave is a word that 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Contents, Interest
+from checkers.targets import chain_end
 
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
 """Attributes of a callable that are, or give, the callable again."""
+_ENTER = ("__aenter__", "__enter__")
+"""Methods that are called without their names, and give what ``with`` binds."""
 _TYPES = frozenset({"Type", "type"})
 
 
@@ -28,6 +30,8 @@ class Hits(NamedTuple):
     """Of these, those for objects that are called under any name: what comes of them counts as well."""
     giving: frozenset[str] = frozenset()
     """Of these, those for functions of the project that give something governed when they are called."""
+    behind: frozenset[str] = frozenset()
+    """Names for what a declared name is an alias of."""
 
     def __bool__(self) -> bool:
         return bool(self.plain)
@@ -50,16 +54,15 @@ class Hot:
         self._words = set(hits.plain)
         self._giving_words = set(hits.giving)
         self._wild_words = set(hits.contagious)
-        self._renamed = defaultdict[str, set[str]](set)
-        """Names that this module gives to modules, and the top-level names of those."""
+        self._behind = set(hits.behind)
+        self._looked_behind = set[int]()
+        """Loads of aliases of declared names."""
         self._hot = set[int]()
         """Bindings that give something governed."""
         self._wild = set[int]()
         """Bindings that give something that is called under any name."""
         self._giving = set[int]()
         """Bindings to functions that give something governed."""
-        self._module = defaultdict[int, set[str]](set)
-        """Bindings that give a module which may hold something governed, and its top-level name."""
         self._own = set[str]()
         self._signs = set[str]()
         self._learn()
@@ -69,7 +72,7 @@ class Hot:
         numbered = [
             number
             for number, binding in enumerate(self._bindings)
-            if binding.value != f.OPAQUE or self._interest.is_local(binding.name)
+            if binding.name != "*" and (binding.value != f.OPAQUE or self._interest.is_local(binding.name))
         ]
         stored = [(name, value) for owner in self._classes for name, of in owner.attributes.items() for value in of]
         size, before = self._size(), -1
@@ -81,25 +84,24 @@ class Hot:
             size, before = self._size(), size
 
     def _size(self) -> int:
-        found = len(self._hot) + len(self._wild) + len(self._giving) + len(self._signs)
-        return found + sum(len(roots) for roots in self._module.values())
+        return len(self._hot) + len(self._wild) + len(self._giving) + len(self._signs) + len(self._behind)
 
     def _take_binding(self, number: int, binding: f.Binding) -> None:
-        *kinds, roots = self._take(binding.name, binding.value, escapes=binding.escapes)
+        kinds = self._take(binding.name, binding.value, escapes=binding.escapes)
         for found, holds in zip((self._hot, self._wild, self._giving), kinds, strict=True):
             if holds:
                 found.add(number)
-        if roots:
-            self._module[number] |= roots
 
-    def _take(self, name: str, value: f.Expression, *, escapes: bool) -> tuple[bool, bool, bool, set[str]]:
-        """Whether ``value`` is hot, wild and giving, and of which modules it may be one; its ``name`` is noted."""
+    def _take(self, name: str, value: f.Expression, *, escapes: bool) -> tuple[bool, bool, bool]:
+        """Whether ``value`` is hot, wild and giving; its ``name`` is noted."""
         is_wild = self._is_wild(value) or self._reaches_anything(name, value)
-        is_hot, is_giving = is_wild or self._interest.is_local(name) or self._is_hot(value), self._is_giving(value)
-        roots = self._roots(value)
+        is_declared = self._interest.is_local(name) or name in self._behind
+        is_hot, is_giving = is_wild or is_declared or self._is_hot(value), self._is_giving(value)
         if is_hot or is_giving:
             self._own.add(name)
         if escapes:
+            if is_declared:
+                self._look_behind(name, value)
             kinds = (
                 ("hot", is_hot, self._words),
                 ("wild", is_wild, self._wild_words),
@@ -110,10 +112,28 @@ class Hot:
                     self._own.add(f".{name}")
                     words.add(f".{name}")
                     self._signs.add(f"{kind}:{name}")
-            if new := roots.difference(self._interest.modules.get(name, ())):
-                self._renamed[name] |= new
-                self._signs |= {f"module:{root}:{name}" for root in new}
-        return is_hot, is_wild, is_giving, roots
+        return is_hot, is_wild, is_giving
+
+    def _look_behind(self, name: str, value: f.Expression) -> None:
+        """What a declared name is an alias of is governed under its own name, too."""
+        todo, seen = [value], self._looked_behind
+        while todo:
+            match todo.pop():
+                case f.Member(_, _, other) | f.Attribute(_, other):
+                    self._note_behind(name, other)
+                case f.Name(load) if load not in seen:
+                    seen.add(load)
+                    self._note_behind(name, self._names[load])
+                    todo += self._bound_to(load)
+                case other_value:
+                    todo += _parts(other_value)
+
+    def _note_behind(self, name: str, other: str) -> None:
+        if other != name:
+            self._behind.add(other)
+            self._own |= {other, f".{other}"}
+            self._words |= {other, f".{other}"}
+            self._signs.add(f"behind:{other}")
 
     @property
     def given_names(self) -> frozenset[str]:
@@ -129,7 +149,10 @@ class Hot:
         keywords = self._interest.keywords
         if any(argument.keyword in keywords for argument in use.arguments or ()):
             return True
-        if use.chain.endswith(self._interest.chain_ends) or f".{use.chain.rpartition('.')[2]}" in self._words:
+        last = chain_end(use.chain)
+        if use.chain.endswith(self._interest.chain_ends) or f".{last}" in self._words:
+            return True
+        if last in self._interest.method_names:
             return True
         return self._is_hot(use.value) or self._is_wild(use.value)
 
@@ -143,7 +166,9 @@ class Hot:
             case f.Member(_, _, given) | f.Attribute(_, given) if given in ACCESSORS:
                 return name != given
             case f.Name(load) if self._names[load] in ACCESSORS:
-                return f.BUILTIN in self._loads[load] and name != self._names[load]
+                return name != self._names[load]
+            case _ if parts := _parts(value):
+                return any(self._reaches_anything(name, part) for part in parts)
             case _:
                 return self._is_namespace(value)
 
@@ -164,12 +189,8 @@ class Hot:
                 return self._is_bound(load, self._hot, self._words)
             case f.Call():
                 return self._gives(value)
-            case f.Item(inner, key):
-                return self._is_hot(inner) or (self._is_namespace(inner) and self._is_word(key))
-            case f.Choice(values) | f.Display(values) | f.Joined(values):
-                return self._any_hot(values)
-            case f.Element(inner) | f.Part(inner, _) | f.Entered(inner) | f.Awaited(inner):
-                return self._is_hot(inner)
+            case f.Item(inner, _):
+                return self._is_hot(inner) or self._by_string(value, self._words)
             case f.Instance(annotation):
                 return self._is_type_of_hot(annotation)
             case f.Member(_, _, name):
@@ -181,25 +202,23 @@ class Hot:
             case f.SelfValue(number, is_class):
                 return is_class and self.derives(self._classes[number])
             case _:
-                return False
+                return self._any_hot(_parts(value))
 
     def _is_giving(self, value: f.Expression) -> bool:
         """Whether ``value`` may be a function of the project that gives something governed."""
         match value:
             case f.Name(load):
                 return self._is_bound(load, self._giving, self._giving_words)
-            case f.Attribute(_, name):
-                return f".{name}" in self._giving_words
+            case f.Attribute(owner, name):
+                return f".{name}" in self._giving_words or (name in ITSELF and self._is_giving(owner))
             case f.Member(_, _, name):
                 return name in self._giving_words
             case f.FunctionValue(number):
                 return self._is_type_of_hot(self._functions[number].returns)
-            case f.Call(function, _):
-                return self._last(function) == "attrgetter" and self._names_hot(value, 0)
-            case f.Choice(options):
-                return any(self._is_giving(option) for option in options)
+            case f.Call() | f.Item():
+                return self._by_string(value, self._giving_words) or self._is_getter(value, self._words)
             case _:
-                return False
+                return any(self._is_giving(part) for part in _parts(value))
 
     def _is_bound(self, load: int, found: set[int], words: set[str]) -> bool:
         """Whether a name is bound to one of ``found`` where it is read; a builtin is, if it is one of ``words``."""
@@ -214,39 +233,46 @@ class Hot:
 
     def _gives(self, call: f.Call) -> bool:
         """Whether a call may give something governed: by its name, or from what this project defines."""
-        function = call.function
-        match function:
-            case f.Attribute(owner, "get") if self._is_namespace(owner):
-                return any(self._is_word(argument.value) for argument in call.arguments[:1])
-            case f.Name() | f.Attribute() if self._last(function) == "getattr":
-                return self._names_hot(call, 1)
+        return self._by_string(call, self._words) or self._is_giving(call.function)
+
+    def _by_string(self, value: f.Expression, words: set[str]) -> bool:
+        """Whether ``value`` is reached by a string that names one of ``words``."""
+        match value:
+            case f.Call(f.Attribute(owner, "get"), arguments) if self._is_namespace(owner):
+                return _names_one(arguments, 0, words)
+            case f.Call(f.Name() | f.Attribute() as function, arguments) if self._last(function) == "getattr":
+                return _names_one(arguments, 1, words)
+            case f.Call(function, _):
+                return self._is_getter(function, words)
+            case f.Item(owner, key):
+                return self._is_namespace(owner) and _is_word(key, words)
             case _:
-                return self._is_giving(function)
+                return False
 
-    def _names_hot(self, call: f.Call, position: int) -> bool:
-        """Whether a positional argument is a string that names something which counts."""
-        positional = [argument.value for argument in call.arguments if argument.keyword is None]
-        return any(self._is_word(value) for value in positional[position : position + 1])
-
-    def _is_word(self, value: f.Expression) -> bool:
-        """Whether a constant string names something that counts."""
-        if not isinstance(value, f.Constant) or not isinstance(value.value, str):
+    def _is_getter(self, value: f.Expression, words: set[str]) -> bool:
+        """Whether ``value`` is an ``attrgetter`` of one of ``words``."""
+        if not isinstance(value, f.Call) or self._last(value.function) != "attrgetter":
             return False
-        name = value.value.rpartition(".")[2]
-        return f'"{name}' in self._words or f".{name}" in self._words
+        return _names_one(value.arguments, 0, words)
 
     def _is_namespace(self, value: f.Expression) -> bool:
         """Whether ``value`` may be the names of a module or class, as a mapping."""
-        match value:
-            case f.Call(function, _):
-                return self._last(function) in _NAMESPACES
-            case f.Attribute(_, name):
-                return name in ("__dict__", "modules")
-            case f.Name(load):
-                found = (value for value in self._bound_to(load) if isinstance(value, f.Call | f.Attribute))
-                return any(self._is_namespace(value) for value in found)
-            case _:
-                return False
+        bound: list[f.Expression] = []  # an alias of an alias is wild by itself
+        todo = [value]
+        while todo or bound:
+            is_bound = not todo
+            match (bound if is_bound else todo).pop():
+                case f.Call(function, _) if self._last(function) in _NAMESPACES:
+                    return True
+                case f.Attribute(_, "__dict__" | "modules"):
+                    return True
+                case f.Attribute(owner, name) if name in ITSELF and not is_bound:
+                    todo.append(owner)
+                case f.Name(load) if not is_bound:
+                    bound += self._bound_to(load)
+                case other:
+                    bound += _parts(other)
+        return False
 
     def _is_hot_instance(self, value: f.Expression) -> bool:
         """Whether ``value`` may be made by a class that is governed."""
@@ -308,12 +334,12 @@ class Hot:
                 return self._is_bound(load, self._wild, self._wild_words)
             case f.Attribute(owner, name):
                 return f".{name}" in self._wild_words or self._is_wild(owner)
-            case f.Call(inner, _) | f.Element(inner) | f.Part(inner, _) | f.Entered(inner) | f.Awaited(inner):
-                return self._is_wild(inner)
+            case f.Call(callee, arguments):
+                is_wild = self._is_wild(callee) or self._by_string(value, self._wild_words)
+                return is_wild or (self._is_access(callee) and self._is_any_wild(arguments))
             case f.Item(inner, key):
-                return self._is_wild(inner) or self._is_wild(key)
-            case f.Choice(values) | f.Display(values) | f.Joined(values):
-                return any(self._is_wild(inner) for inner in values)
+                is_wild = self._is_wild(inner) or self._is_wild(key)
+                return is_wild or self._by_string(value, self._wild_words)
             case f.Instance(inner):
                 return self._is_wild(inner)
             case f.Module(module):
@@ -324,45 +350,40 @@ class Hot:
                 function = self._functions[number]
                 return any(self._is_wild(inner) for inner in (function.returns, *function.decorators))
             case f.ClassValue(number) | f.SelfValue(number, _) | f.SuperValue(number):
-                return any(self._is_wild(base) for base in self._classes[number].bases)
+                found = self._classes[number]
+                entered = {n for name in _ENTER for n in found.members.get(name, ())}
+                return not self._wild.isdisjoint(entered) or any(self._is_wild(base) for base in found.bases)
             case _:
-                return False
+                return any(self._is_wild(part) for part in _parts(value))
 
-    def _roots(self, value: f.Expression) -> set[str]:
-        """Top-level names of the modules that ``value`` may be, of those that hold something governed."""
-        match value:
-            case f.Name(load):
-                return {root for number in self._loads[load] for root in self._module.get(number, ())}
-            case f.Attribute(owner, name) if self._is_handed(owner):
-                return self._of_name(name)
-            case f.Module(module):
-                return self._of_name(module.partition(".")[0])
-            case f.Member(_, _, name):
-                return self._of_name(name)
-            case f.Choice(options):
-                return {root for option in options for root in self._roots(option)}
-            case f.Call(function, arguments) if self._last(function) in ACCESSORS:
-                return {root for argument in arguments for root in self._roots_named(argument.value)}
-            case f.Item(owner, key) if self._last(owner) == "modules" or self._is_namespace(owner):
-                return self._roots_named(key)
-            case _:
-                return set()
+    def _is_any_wild(self, arguments: Iterable[f.CallArgument]) -> bool:
+        return any(self._is_wild(argument.value) for argument in arguments)
 
-    def _roots_named(self, value: f.Expression) -> set[str]:
-        """The same for a module that a string names."""
-        if not isinstance(value, f.Constant) or not isinstance(value.value, str):
-            return set()
-        return {root for part in value.value.split(".") for root in self._of_name(part)}
+    def _is_access(self, function: f.Expression) -> bool:
+        """Whether ``function`` gives what its argument has under a name, or all of it."""
+        return self._last(function.function if isinstance(function, f.Call) else function) in ACCESSORS
 
-    def _of_name(self, name: str) -> set[str]:
-        """The same for a module, or a part of its name, that is spelled so."""
-        return {*self._interest.modules.get(name, ()), *self._renamed.get(name, ())}
 
-    def _is_handed(self, owner: f.Expression) -> bool:
-        """Whether ``owner`` may be a module, or an object that holds one."""
-        while isinstance(owner, f.Attribute):
-            owner = owner.value
-        if not isinstance(owner, f.Name):
-            return isinstance(owner, f.Call)
-        handed = f.Module | f.Member | f.Star | f.SelfValue | f.Call
-        return any(isinstance(value, handed) for value in self._bound_to(owner.load))
+def _parts(value: f.Expression) -> tuple[f.Expression, ...]:
+    """What ``value`` is chosen from or taken out of, where it is no more than that."""
+    match value:
+        case f.Choice(values) | f.Display(values) | f.Joined(values):
+            return values
+        case f.Element(inner) | f.Part(inner, _) | f.Entered(inner) | f.Awaited(inner):
+            return (inner,)
+        case _:
+            return ()
+
+
+def _names_one(arguments: Iterable[f.CallArgument], position: int, words: set[str]) -> bool:
+    """Whether a positional argument is a string that names one of ``words``."""
+    positional = [argument.value for argument in arguments if argument.keyword is None]
+    return any(_is_word(value, words) for value in positional[position : position + 1])
+
+
+def _is_word(value: f.Expression, words: set[str]) -> bool:
+    """Whether a constant string names one of ``words``."""
+    if not isinstance(value, f.Constant) or not isinstance(value.value, str):
+        return False
+    name = value.value.rpartition(".")[2]
+    return f'"{name}' in words or f".{name}" in words

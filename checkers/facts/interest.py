@@ -6,8 +6,8 @@ parameter without annotation, a value computed here, a module that neither the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from checkers.facts import model as f
@@ -38,8 +38,6 @@ class Interest:
     """The same of declared patterns, in which ``*`` stands for any characters."""
     chains: tuple[str, ...] = ()
     """Declared method chains whose last component is a pattern."""
-    modules: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Components of the names of modules that hold something governed, and their top-level names."""
     contagious: frozenset[str] = frozenset()
     """Top-level names of libraries whose objects are called under any name."""
     keywords: frozenset[str] = frozenset()

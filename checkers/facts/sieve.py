@@ -7,17 +7,24 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
+from checkers.facts.hot import Hits
+
 _WALRUS = ":="
 """It binds from inside an expression, and so is told wherever it stands."""
-_CLASS_OF = re.compile(r"\btype\s*\([^()\n]*\)\s*\(")
+_CLASS_OF = re.compile(r"\btype\s*\((?:[^()]|\([^()]*\))*(?:\)\s*\(|\([^()]*\()")
 """``type(x)()``: a class that is called without its name."""
+_MANY = 1000
+"""Words for which it takes longer to look than to pass over nothing."""
 
 
 class Sieve:
     """The lines that hold one of ``words``, of which those with a dot count behind one only."""
 
     def __init__(self, lines: Sequence[str], words: Iterable[str]) -> None:
-        text = "\n".join(lines)
+        text, words = "\n".join(lines), frozenset(words)
+        if len(words) > _MANY:
+            self._found = self._walruses = [*range(1, len(lines) + 1)]
+            return
         if not text.isascii() and not unicodedata.is_normalized("NFKC", text):
             self._found = self._walruses = [*range(1, len(lines) + 1)]  # words may be spelled in other characters
             return
@@ -81,6 +88,7 @@ def _is_behind_dot(text: str, start: int) -> bool:
     return text.find("\n", before, start) >= 0 and text.find("#", line, before) >= 0
 
 
-def words_for(hits: Iterable[str]) -> frozenset[str]:
+def words_for(hits: Hits) -> frozenset[str]:
     """All that is looked for, where ``hits`` count."""
-    return frozenset({*(word for word in hits if word[0] != '"'), ".__class__"})
+    unnamed = {"super"} if hits.contagious else set()
+    return frozenset({*(word for word in hits.plain if word[0] != '"'), ".__class__", *unnamed})

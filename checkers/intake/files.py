@@ -162,7 +162,7 @@ class _Walk:
         return (_Ignore(folder, _patterns(lines)),)
 
     def _ignored(self, path: str, ignores: Sequence[_Ignore]) -> bool:
-        if self.exclude.match_file(path):
+        if self.exclude.patterns and self.exclude.match_file(path):
             return True
         for ignore in reversed(ignores):  # the innermost file that speaks of a path decides, as in git
             verdict = ignore.verdict(path)
@@ -171,6 +171,8 @@ class _Walk:
         return False
 
     def _is_python(self, entry: os.DirEntry[str], path: str) -> bool:
+        if entry.name.endswith(".py") and entry.name[0] != ".":
+            return True
         suffix = os.path.splitext(entry.name)[1]
         if suffix in PYTHON_SUFFIXES or suffix == STUB_SUFFIX:
             return True

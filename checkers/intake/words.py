@@ -3,17 +3,17 @@
 A site spells the name of what it uses: the API's own (``run``), or one that the project gave it. The first are the
 catalogue's. The second are learned: a file that gives something governed a name holds the governed name itself, so it
 is analysed, and what it says (``hot`` names) makes other files worth reading. That repeats until nothing new is
-learned. A word is looked for where it can stand: ``run`` of ``subprocess`` behind a dot in a file that may know that
-module, or as a name that was imported; a method behind a dot once its class may have been made anywhere in the tree.
+learned. A word is looked for where it can stand: as a name that was imported; ``run`` of ``subprocess`` behind a dot
+once the tree imports that module, a method behind a dot once its class may have been made anywhere in the tree.
 
-The test is one-sided: it may keep a file for nothing, and loses none (see ``docs/architecture.md``).
+The test is one-sided: it may keep a file for nothing (see ``docs/architecture.md``).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
@@ -35,11 +35,15 @@ MUST = "must"
 _ACCESS = frozenset({*ACCESSORS, ".__dict__", ".attrgetter", ".import_module", ".modules", ".__import__"})
 """Words that reach a name by a string."""
 
+_MARKS = f"{IMPORTED}{ATTRIBUTE}{QUOTED}"
+
 _IDENTIFIERS = bytes(c if (chr(c).isalnum() and c < 128) or c in b"_." or c >= 128 else 32 for c in range(256))
 _NAMES = _IDENTIFIERS.replace(b".", b" ")
 _FEW = 8
 """Words for which it is faster to search the text than to split it."""
 _IMPORT = re.compile(rb"import(?!\w)[ \t]*(\((?:[^)#]|#[^\r\n]*)*\)|(?:[^\\\r\n;#]|\\\r?\n)*)")
+_MIDST = re.compile(rb"[^\s;:\\\xef\xbb\xbf]\s*\Z")
+"""What stands before an ``import`` that begins no statement: a comment or a string has it."""
 _FROM = re.compile(rb"\bfrom\b[ \t\\\r\n]*([.\w \t]+?)[ \t\\\r\n]*\Z")
 _LONE_DOT = re.compile(rb"\.(?:[ \t\r\n]|\\(?=\r?\n))+([^\W\d]\w*)")
 _COMMENT_BEHIND_DOT = re.compile(rb"\.[ \t]*#")
@@ -50,11 +54,20 @@ _ODD_ACCESS = re.compile(
 )
 """Access by a string that is not spelled out."""
 _NAMED_ANEW = re.compile(
-    rb"(?:import_module|__import__)\s+as\b|=\s*(?:[\w.]+\.)?(?:import_module|__import__)\s*(?:$|[#;])", re.MULTILINE
+    rb"(?:import_module|__import__)\s+as\b|=\s*(?:[\w.]+\.)?(?:import_module|__import__)\s*(?:$|[#;])"
+    rb"|[\"'](?:import_module|__import__)[\"']|getattr\([^)]*[\"']modules[\"']",
+    re.MULTILINE,
 )
 """An import by a string under another name."""
+_CLASS = ".__class__"
+_TYPE_OF = re.compile(rb"type\s*\((?!\s*self\s*\))(?:[^()]|\([^()]*\))*\)\s*(?:[(\r\n#;]|\Z|(?:if|or|and|else)\b)")
+_CLASS_OF = re.compile(rb"__class__(?<!\bself\.__class__)(?!\w|\s*(?:\.\s*__(?!call__)|is\b|[!=]=))")
+"""The class of some object, other than for its name: such a class is called without any word of its own."""
+_ITSELF = re.compile(rb"(\w+)\s*\.\s*__(?:call|func|get|wrapped)__")
+"""What is itself under another name."""
 _BY_STRING = re.compile(rb"(?:import_module|__import__|modules)\s*[(\[]([^)\]]*)")
 _STRING = re.compile(rb"[\"']([\w.]+)[\"']")
+_CHAIN = re.compile(rb"[\"']([\w.]+\.)\w+[\"']")
 _NAME = re.compile(rb"[^\W\d]\w*|\*")
 
 
@@ -86,7 +99,7 @@ def vocabulary(catalog: Catalog, declared: Iterable[str], always: Iterable[str])
     functions, methods = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     makers = defaultdict[str, dict[str, set[str]]](lambda: defaultdict(set))
     leads, modules = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    words = {*(_ACCESS - {".modules"}), *always}
+    words = {*(_ACCESS - {".modules"}), _CLASS, *always}
     functions["modules"].add("sys")
     for name in declared:
         words |= {_leaf(name), ATTRIBUTE + _leaf(name)}
@@ -161,26 +174,40 @@ def glance(data: bytes, sought: Vocabulary, wanted: frozenset[bytes], *, must: b
     ``must``: it has to be analysed whatever counts in it.
     """
     dotted = data.translate(_IDENTIFIERS).split()
-    found = _words(data, dotted, wanted)
+    unique = b" ".join({*dotted})
+    behind = _behind_lone_dots(data, dotted)
+    found = _words(unique, behind, wanted)
     if _ODD_ACCESS.search(data) is not None:
         found |= {kind + word.decode() for word in wanted for kind in ("", ATTRIBUTE, IMPORTED, QUOTED)}
+    if _TYPE_OF.search(data) is not None or _CLASS_OF.search(data) is not None:
+        found.add(_CLASS)
+    quoted = set[str]() if found.isdisjoint(_ACCESS) else _quoted(data, found)
     found -= {name for name in sought.builtins.intersection(found) if _as_value(name).search(data) is None}
     imports = _Imports(data, sought)
     found |= {IMPORTED + name for name in imports.names if name.encode() in wanted}
-    roots = imports.roots
     if not found.isdisjoint(_ACCESS):
-        found |= _quoted(data, found)
-        roots |= {name for name in _named_modules(data) if name in sought.makers or name in sought.modules}
-    signs = {f"root:{root}" for root in roots} | imports.signs
-    for root in (*roots, "builtins"):
+        found |= quoted
+        named = _named_modules(data)
+        imports.roots |= {name for name in named if name in sought.makers or name in sought.modules}
+        imports.renamed |= named.intersection(sought.modules)
+    imports.renamed.update(_given_on(dotted, unique, behind, found, imports, sought))
+    if b".__" in data:
+        imports.renamed.update(name.decode() for name in _ITSELF.findall(data) if name.decode() in sought.modules)
+    signs = _signs(found, imports, sought)
+    if must:
+        signs.add(MUST)
+    return Glance(tuple(sorted(found)), tuple(sorted(imports.roots)), tuple(sorted(signs)), imports.has_star)
+
+
+def _signs(found: set[str], imports: _Imports, sought: Vocabulary) -> set[str]:
+    signs = {*(f"root:{root}" for root in imports.roots), *(f"star:{root}" for root in imports.stars)}
+    signs |= {f"loose:{name}" for name in imports.renamed}
+    in_hand = {*imports.roots, *_in_hand(found, sought), "builtins"}
+    for root in sought.makers if imports.has_star else in_hand:
         for leaf, classes in sought.makers.get(root, {}).items():
             if root in imports.stars or leaf in found or ATTRIBUTE + leaf in found:
-                signs |= {f"class:{name}" for name in classes}
-    counts = [(name, dotted.count(name.encode()) - told) for name, told in imports.modules.items()]
-    is_handed = any(count > 0 for _, count in counts)  # a module that may be given another name
-    if must or is_handed:
-        signs.add(MUST)
-    return Glance(tuple(sorted(found)), tuple(sorted(roots)), tuple(sorted(signs)), imports.has_star)
+                signs |= {f"class:{root}:{name}" for name in classes}
+    return signs
 
 
 @cache
@@ -191,15 +218,47 @@ def _as_value(name: str) -> re.Pattern[bytes]:
 
 def _quoted(data: bytes, words: Iterable[str]) -> set[str]:
     names = [word for word in words if word[0] not in (ATTRIBUTE, IMPORTED)]
-    return {QUOTED + name for name in names if f'{name}"'.encode() in data or f"{name}'".encode() in data}
+    inside = {part for chain in _CHAIN.findall(data) for part in chain.split(b".")}
+    return {
+        QUOTED + name
+        for name in names
+        if f'{name}"'.encode() in data or f"{name}'".encode() in data or name.encode() in inside
+    }
 
 
-def _named_modules(data: bytes) -> Iterator[str]:
+def _in_hand(words: Iterable[str], sought: Vocabulary) -> set[str]:
+    """Top-level names of the modules that a file may have in hand for the ``words`` in it, if the tree has them."""
+    return {root for word in words if word[0] in _MARKS for root in sought.modules.get(word[1:], ())}
+
+
+def _given_on(
+    dotted: list[bytes], unique: bytes, behind: set[bytes], words: set[str], imports: _Imports, sought: Vocabulary
+) -> Iterator[str]:
+    """Names for modules that may be given other names: spelled without an attribute behind them.
+
+    ``unique``: what stands in ``dotted``, once each; ``behind``: words behind a dot and white space.
+    """
+    unique += b" "
+    for word in words:
+        name = word.lstrip(_MARKS)
+        if name not in sought.modules:
+            continue
+        spelled = name.encode()
+        if word[0] == QUOTED or (word[0] == ATTRIBUTE and spelled in behind):
+            yield name
+        elif word[0] == ATTRIBUTE and b".%s " % spelled in unique:
+            ends = [chain for chain in unique.split() if chain.endswith(b"." + spelled)]
+            if any(dotted.count(chain) > imports.paths[chain] for chain in ends):
+                yield name
+        elif (imports.has_star or name in imports.modules) and dotted.count(spelled) > imports.modules.get(name, 0):
+            yield name
+
+
+def _named_modules(data: bytes) -> set[str]:
     """Top-level names of modules that are imported by a string."""
     told = [data] if _NAMED_ANEW.search(data) is not None else _BY_STRING.findall(data)
-    for strings in told:
-        for string in _STRING.findall(strings):
-            yield string.decode("utf-8", "replace").partition(".")[0]
+    strings = [string.decode("utf-8", "replace") for text in told for string in _STRING.findall(text)]
+    return {string.partition(".")[0] for string in strings}
 
 
 def look_for(data: bytes, wanted: frozenset[bytes]) -> tuple[str, ...]:
@@ -210,7 +269,8 @@ def look_for(data: bytes, wanted: frozenset[bytes]) -> tuple[str, ...]:
         present = wanted.intersection(data.translate(_NAMES).split())
     if not present:
         return ()
-    found = _words(data, data.translate(_IDENTIFIERS).split(), present)
+    dotted = data.translate(_IDENTIFIERS).split()
+    found = _words(b" ".join({*dotted}), _behind_lone_dots(data, dotted), present)
     found |= _quoted(data, found)
     names = {name for told in _import_statements(data) for name in _NAME.findall(told[1])}
     return tuple(sorted(found.union(IMPORTED + name.decode() for name in present & names)))
@@ -231,11 +291,9 @@ def wanted_words(sought: Vocabulary, learned: Iterable[str] = ()) -> frozenset[b
     return frozenset(word.encode() for word in words)
 
 
-def _words(data: bytes, dotted: list[bytes], wanted: frozenset[bytes]) -> set[str]:
-    unique = b" ".join(set(dotted))
+def _words(unique: bytes, behind: set[bytes], wanted: frozenset[bytes]) -> set[str]:
     found = {word.decode() for word in wanted.intersection(unique.replace(b".", b" ").split())}
-    behind = {word[1:] for word in unique.replace(b".", b" .").split() if word[:1] == b"."}
-    behind |= _behind_lone_dots(data, dotted)
+    behind = behind.union(word[1:] for word in unique.replace(b".", b" .").split() if word[:1] == b".")
     attributes = {ATTRIBUTE + word.decode() for word in wanted.intersection(behind)}
     return found | attributes
 
@@ -256,8 +314,11 @@ class _Imports:
         """Imported from some module."""
         self.modules: dict[str, int] = {}
         """Names that may be modules with functions of the catalogue, and how often imports spell them."""
+        self.paths = Counter[bytes]()
+        """How often imports spell each name of a module."""
+        self.renamed: set[str] = set()
+        """Names of modules that are imported under a name which none of the catalogue has."""
         self.stars: set[str] = set()
-        self.signs: set[str] = set()
         self.has_star = False
         self._sought = sought
         for module, told in _import_statements(data):
@@ -271,6 +332,7 @@ class _Imports:
             words = part.split()
             if not words:
                 continue
+            self.paths[words[0]] += 1
             module = words[0].decode("utf-8", "replace")
             root = module.partition(".")[0]
             if root in self._sought.makers or root in self._sought.modules:
@@ -279,6 +341,7 @@ class _Imports:
                 self._module(bound, root, plainly="." not in module)
 
     def _from(self, module: bytes, told: bytes) -> None:
+        self.paths[module] += 1
         root = module.partition(b".")[0].decode("utf-8", "replace")
         known = root in self._sought.makers or root in self._sought.modules
         if known:
@@ -288,17 +351,16 @@ class _Imports:
             self.has_star = True
             if known:
                 self.stars.add(root)
-                self.signs.add(f"star:{root}")
         self.names.update(names)
         for position, name in enumerate(names):
-            if known and name in self._sought.modules and names[position - 1 : position] != ["as"]:
+            if name in self._sought.modules and names[position - 1 : position] != ["as"]:
                 is_renamed = names[position + 1 : position + 2] == ["as"] and position + 2 < len(names)
                 self._module(names[position + 2] if is_renamed else name, name, plainly=not is_renamed)
 
     def _module(self, bound: str, name: str, *, plainly: bool) -> None:
         self.modules[bound] = self.modules.get(bound, 0) + (bound != name or plainly)
-        if bound not in self._sought.modules:
-            self.signs |= {f"module:{root}:{bound}" for root in self._sought.modules.get(name, ())}
+        if not self._sought.modules.get(name, frozenset()) <= self._sought.modules.get(bound, frozenset()):
+            self.renamed.add(name)
 
 
 def _import_statements(data: bytes) -> Iterator[tuple[bytes | None, bytes]]:
@@ -312,38 +374,48 @@ def _import_statements(data: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         while data[line - 2 : line] == b"\\\n" or data[line - 3 : line] == b"\\\r\n":
             line = data.rfind(b"\n", 0, line - 1) + 1
         before = _FROM.search(data, line, start) if data.find(b"from", line, start) >= 0 else None
+        if before is None and _MIDST.search(data, max(line, data.rfind(b"\r", 0, start)), start) is not None:
+            continue
         yield (None if before is None else b"".join(before[1].split())), match[1].translate(None, b"()\\")
 
 
 class Known:
     """What is known of the tree: the union of the signs of its files.
 
-    ``root:R`` it imports something of R · ``class:C`` C may be made · ``star:R`` it imports everything of R ·
-    ``module:R:n`` n is a name for a module of R · ``hot:n`` n is a name for something governed · ``wild:n`` the same,
-    called under any name · ``gives:n`` n is a name for a function of the project that gives something governed.
+    ``root:R`` it imports something of R · ``star:R`` it imports everything of R · ``loose:n`` a module that is named n
+    may have other names · ``class:R:C`` C of R may be made, if R is imported · ``hot:n`` n is a name for something
+    governed · ``wild:n`` the same, called under any name · ``gives:n`` n is a name for a function of the project that
+    gives something governed · ``behind:n`` a declared name is an alias of what is named n.
     """
 
     def __init__(self, sought: Vocabulary, signs: Iterable[str]) -> None:
         self.sought = sought
-        self.signs = frozenset(signs) - {MUST}
         told = defaultdict[str, set[str]](set)
-        for sign in self.signs:
+        for sign in signs:
             kind, _, name = sign.partition(":")
             told[kind].add(name)
         self._roots = told["root"]
-        self._wild, self._giving = told["wild"], told["gives"]
-        self._named = frozenset(told["hot"] | told["wild"] | told["gives"])
-        self._modules = {name: set(roots) for name, roots in sought.modules.items()}
-        for told_of in told["module"]:
-            root, _, name = told_of.partition(":")
-            self._modules.setdefault(name, set()).add(root)
-        self.learned = self._named.union(self._modules.keys() - sought.modules.keys())
-        made = _closure(sought.leads, told["class"])
-        behind_dot = {leaf for leaf, classes in sought.methods.items() if classes & made}
-        behind_dot |= {leaf for leaf, roots in sought.functions.items() if roots & told["star"]}
-        self._always = sought.always | sought.keywords | {ATTRIBUTE + word for word in behind_dot | self._named}
-        imported = {leaf for leaf, roots in sought.functions.items() if roots & self._roots} | self._named
+        self._wild, self._giving, self._behind = told["wild"], told["gives"], told["behind"]
+        self.learned = frozenset(told["hot"] | told["wild"] | told["gives"] | told["behind"])
+        self._loose = {root for name in told["loose"] for root in sought.modules.get(name, ())} & self._roots
+        self._loose |= told["star"]
+        makes = (name.partition(":") for name in told["class"])
+        made = _closure(sought.leads, {name for root, _, name in makes if root in self._roots or root == "builtins"})
+        behind_dot = {leaf for leaf, classes in sought.methods.items() if classes & made} | self.learned
+        behind_dot |= {leaf for leaf, roots in sought.functions.items() if roots & self._loose}
+        within_reach = {leaf: roots & self._roots for leaf, roots in sought.functions.items()}
+        self._within_reach = {leaf: roots for leaf, roots in within_reach.items() if roots and leaf not in behind_dot}
+        """Last components of what only a file has that spells the name of its module, and the roots of those."""
+        self._always = sought.always | sought.keywords | self._behind | {ATTRIBUTE + word for word in behind_dot}
+        self._quoted = frozenset(QUOTED + word[1:] for word in self._always if word[0] == ATTRIBUTE)
+        imported = {leaf for leaf, roots in sought.functions.items() if roots & self._roots} | self.learned
         self._imported = frozenset(IMPORTED + leaf for leaf in imported)
+
+    def makes(self, spelled: Iterable[str]) -> set[str]:
+        """Signs of the classes that may be made of modules which may be had anywhere; ``spelled`` in the whole tree."""
+        leaves = {word.lstrip(_MARKS) for word in spelled}
+        made = ((root, self.sought.makers.get(root, {})) for root in self._loose)
+        return {f"class:{root}:{name}" for root, of in made for leaf in leaves & of.keys() for name in of[leaf]}
 
     def hits(self, seen: Glance) -> Hits:
         """The words of a file that count: where none does, nothing in it is governed."""
@@ -352,30 +424,21 @@ class Known:
         found |= {word[1:] for word in words & self._imported}
         if seen.has_star:
             found |= {word[1:] for word in self._imported if word[1:] in words}
-        roots = self._within_reach(seen, words)
-        kinds = (ATTRIBUTE,) if words.isdisjoint(_ACCESS) else (ATTRIBUTE, QUOTED)
-        for word in words:
-            name = word[1:]
-            if word[0] not in kinds:
-                continue
-            if ATTRIBUTE + name in self._always or not roots.isdisjoint(self.sought.functions.get(name, ())):
-                found.add(word)
-        giving = frozenset(word for word in found if word.lstrip(ATTRIBUTE) in self._giving)
-        wild = {word for word in found if word.lstrip(ATTRIBUTE) in self._wild}
+        has_access = not words.isdisjoint(_ACCESS)
+        if has_access:
+            found |= words & self._quoted
+        kinds = (ATTRIBUTE, QUOTED) if has_access else (ATTRIBUTE,)
+        narrow = [word for word in words if word[0] in kinds and word[1:] in self._within_reach]
+        if narrow:
+            roots = self._roots if seen.has_star else _in_hand(words, self.sought).union(seen.roots)
+            found.update(word for word in narrow if not roots.isdisjoint(self._within_reach[word[1:]]))
+        giving = frozenset(word for word in found if word.lstrip(_MARKS) in self._giving)
+        behind = frozenset(self._behind.intersection(word.lstrip(_MARKS) for word in found))
+        wild = {word for word in found if word.lstrip(_MARKS) in self._wild}
         if not self.sought.contagious.isdisjoint(seen.roots):
             named = {word[1:] for word in words if word[0] == IMPORTED}
             wild |= (self.sought.contagious & words) | named
-        return Hits(frozenset(found | wild), frozenset(wild), giving)
-
-    def _within_reach(self, seen: Glance, words: frozenset[str]) -> set[str]:
-        """Top-level names whose modules the file may have in hand."""
-        if seen.has_star:
-            return self._roots
-        found = set(seen.roots)
-        for word in words:
-            if word[0] in (ATTRIBUTE, IMPORTED, QUOTED):
-                found |= self._modules.get(word[1:], set())
-        return found & self._roots
+        return Hits(frozenset(found | wild), frozenset(wild), giving, behind)
 
 
 def _closure(leads: Mapping[str, Iterable[str]], names: Iterable[str]) -> set[str]:

@@ -117,6 +117,91 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
             *("d.py:2 subprocess.run", "e.py:2 os.system", "e.py:3 os.system"),
         ],
     ),
+    "a module under a third name": (
+        {
+            "a.py": "import subprocess as sp\nimport multiprocessing\nimport concurrent.futures as cf\n",
+            "b.py": "from a import sp as q\nimport a\nr = a.multiprocessing\n",
+            "c.py": "import b\nb.q.run(1)\nb.r.Pool()\n",
+            "d.py": "from a import *\ns = cf\n",
+            "e.py": "from d import s\ns.ThreadPoolExecutor()\n",
+        },
+        ["c.py:2 subprocess.run", "c.py:3 multiprocessing.Pool", "e.py:2 concurrent.futures.ThreadPoolExecutor"],
+    ),
+    "a module within a module that is assigned": (
+        {"a.py": "import multiprocessing.pool\nx = multiprocessing.pool\n", "b.py": "import a\na.x.ThreadPool()\n"},
+        ["b.py:2 multiprocessing.pool.ThreadPool"],
+    ),
+    "a class that is made of a module which another file imports": (
+        {
+            "a.py": "import boto3\nimport docker as d\n",
+            "b.py": "import a\na.boto3.client('batch').submit_job()\nbox = a.d.from_env()\n",
+            "c.py": "from b import box\nbox.containers.run('x')\n",
+        },
+        ["b.py:2 boto3.client:batch.submit_job", "c.py:2 docker.models.containers.ContainerCollection.run"],
+    ),
+    "a module out of a tuple, a loop, a with, a call": (
+        {
+            "a.py": "import os, contextlib\nfor m in (os,): pass\npair = (os, 1)\nn, _ = pair\n"
+            "with contextlib.closing(os) as o: pass\ndef f(x=os):\n    global p\n    p = x\n",
+            "b.py": "import a\na.m.system(1)\na.n.system(2)\na.o.system(3)\na.p.system(4)\n",
+        },
+        [f"b.py:{line} os.system" for line in (2, 3, 4, 5)],
+    ),
+    "a module by way of a nonlocal name": (
+        {
+            "a.py": "import os\nn = os\ndef f():\n    v = None\n    def g():\n        nonlocal v\n        v = n\n"
+            "    global m\n    m = v\n",
+            "b.py": "import a\na.m.system(1)\n",
+        },
+        ["b.py:2 os.system"],
+    ),
+    "names by attrgetter": (
+        {
+            "a.py": "import subprocess as sp\nimport sh\nfrom operator import attrgetter as ag\n",
+            "b.py": "import a\nfrom operator import attrgetter\nrun = attrgetter('sp.run')(a)\nrun(1)\n"
+            "attrgetter('sh')(a).ls()\nclass C:\n    get = attrgetter\n    got = get\nC.got('sp.call')(a)(2)\n",
+        },
+        ["b.py:4 subprocess.run", "b.py:5 sh.Command.__call__", "b.py:9 subprocess.call"],
+    ),
+    "a function that gives a class, by a string": (
+        {
+            "a.py": "import threading\ndef kind() -> type[threading.Thread]: ...\nsame = kind.__wrapped__\n",
+            "b.py": "import a\ngetattr(a, 'kind')()()\nvars(a)['same']()()\n",
+        },
+        ["b.py:2 threading.Thread", "b.py:3 threading.Thread"],
+    ),
+    "the class of an object that another file made": (
+        {
+            "a.py": "import threading\nx = threading.Thread()\n",
+            "b.py": "from a import x\nkind = type(x)\ndef f():\n    return [x.__class__(), type((x))()]\n",
+            "c.py": "import b\nb.kind()\n",
+        },
+        ["a.py:2 threading.Thread", "b.py:4 threading.Thread", "c.py:2 threading.Thread"],
+    ),
+    "a star beside an import": (
+        {"a.py": "from threading import Thread as T\n", "b.py": "import os\nfrom a import *\nprint(T)\n"},
+        ["b.py:3 threading.Thread"],
+    ),
+    "super of what is called under any name": (
+        {"a.py": "from sh import ls\nclass C(ls):\n    def f(self):\n        super().g()\n"},
+        ["a.py:2 sh.Command", "a.py:4 sh.Command.__call__"],
+    ),
+    "a builtin by a string": ({"a.py": "import builtins\ngetattr(builtins, 'exec')(1)\n"}, ["a.py:2 builtins.exec"]),
+    "an attribute that a method of one line stores": (
+        {
+            "a.py": "import subprocess as sp\n",
+            "b.py": "import a\nclass C:\n    def __init__(self): self.x = a\n    def f(self):\n"
+            "        self.x.sp.run(1)\n",
+        },
+        ["b.py:5 subprocess.run"],
+    ),
+    "what a with statement gives, and is called under any name": (
+        {
+            "a.py": "import git\nclass C:\n    def __enter__(self) -> git.Repo: ...\n",
+            "b.py": "from a import C\nwith C() as x:\n    x.git.log()\n",
+        },
+        ["b.py:3 git.cmd.Git:command.__call__"],
+    ),
     "white space and comments around dots": (
         {
             "a.py": "import os\nos . system(1)\n(os.\n    system(2))\n(os.  # why\n    system(3))\nos.\\\nsystem(4)\n",
@@ -236,6 +321,38 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["b.py:3 concurrent.futures.Executor.submit"],
     ),
+    "a module that has no other name": (
+        {"a.py": "import webbrowser\n", "b.py": "import a\na.webbrowser.open('x')\n"},
+        ["b.py:2 webbrowser.open"],
+    ),
+    "a module that has another name, by import": (
+        {"a.py": "import webbrowser as w\n", "b.py": "import a\na.w.open('x')\n"},
+        ["b.py:2 webbrowser.open"],
+    ),
+    "a module that has another name, at the end of a chain": (
+        {"a.py": "import webbrowser\n", "b.py": "import a\nw = a.webbrowser\n", "c.py": "import b\nb.w.open('x')\n"},
+        ["c.py:2 webbrowser.open"],
+    ),
+    "a module that has another name, through a star": (
+        {
+            "a.py": "import webbrowser\n",
+            "b.py": "from a import *\nw = webbrowser\n",
+            "c.py": "import b\nb.w.open('x')\n",
+        },
+        ["c.py:2 webbrowser.open"],
+    ),
+    "a module that has another name, by itself": (
+        {"a.py": "import webbrowser\nw = webbrowser.__call__\n", "b.py": "import a\na.w.open('x')\n"},
+        ["b.py:2 webbrowser.open"],
+    ),
+    "a module that has another name, by a string": (
+        {
+            "a.py": "import webbrowser\n",
+            "b.py": "import a\nw = getattr(a, 'webbrowser')\n",
+            "c.py": "import b\nb.w.open('x')\n",
+        },
+        ["c.py:2 webbrowser.open"],
+    ),
     "a keyword": (
         {"a.py": "from sklearn.svm import SVC\nmodel = SVC\n", "b.py": "from a import model\nmodel(n_jobs=2)\n"},
         ["b.py:2 sklearn.svm.SVC"],
@@ -281,6 +398,18 @@ def test_what_holds_no_word_that_counts_is_passed_over(tmp_path: Path, analysed:
     }
     assert told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1))) == ["a.py:2 os.system"]
     assert analysed == ["a.py"]
+
+
+def test_words_of_a_module_that_has_no_other_name_count_where_it_is_spelled(
+    tmp_path: Path, analysed: list[str]
+) -> None:
+    files = {
+        "a.py": "import webbrowser\n",
+        "b.py": "import a\na.webbrowser.open('x')\n",
+        "plain.py": "def f(x):\n    x.open()\n",
+    }
+    assert told(engine.scan(engine.Scan(write(tmp_path, files), jobs=1))) == ["b.py:2 webbrowser.open"]
+    assert analysed == ["b.py"]
 
 
 def test_a_method_counts_once_its_class_may_be_made_anywhere(tmp_path: Path, analysed: list[str]) -> None:
@@ -354,10 +483,47 @@ def test_a_declared_name_counts_under_any_name_of_its_own(tmp_path: Path) -> Non
     assert found == ["a.py:2 app.jobs.submit", "b.py:2 app.jobs.submit", "c.py:2 app.jobs.submit"]
 
 
+def test_what_a_declared_name_is_an_alias_of_counts_under_its_own(tmp_path: Path) -> None:
+    files = {
+        "app.py": "from jobs import send as submit\nsend_all = [submit]\n",
+        "jobs.py": "from deep import put\nsend = put\n",
+        "deep.py": "def put(): ...\n",
+        "a.py": "from deep import put as p\np()\n",
+        "b.py": "import jobs\njobs.send()\n",
+    }
+    request = engine.Scan(write(tmp_path, files), jobs=1, apis=(catalog.Entry("app.submit", ApiKind.DISPATCH),))
+    found = engine.scan(replace(request, watch=("app.submit",)))
+    whole = engine.scan(replace(request, watch=("app.submit",), whole=True))
+    assert told(found) == told(whole)
+    assert {"a.py:2 app.submit", "b.py:2 app.submit"} <= {*told(found)}
+    assert found.calls == whole.calls == {"a.py\0app.submit", "b.py\0app.submit"}
+
+
+def test_the_result_of_a_declared_chain_is_called(tmp_path: Path) -> None:
+    files = {"a.py": "from b import x\nmake = x\nmake(1)('y')\n", "b.py": "def x(): ...\n"}
+    request = engine.Scan(write(tmp_path, files), jobs=1, targets=("*.make()",))
+    assert told(engine.scan(request)) == told(engine.scan(replace(request, whole=True))) == ["a.py:3 *.make()"]
+
+
+def test_a_change_is_seen_through_a_file_that_is_read_again_and_the_same(tmp_path: Path) -> None:
+    """More words count in ``b.py`` then, and none of its own names change."""
+    files = {
+        "a.py": "import asyncio\n",
+        "b.py": "from a import asyncio as n, asyncio\nx = n.get_event_loop()\n",
+        "c.py": "import b\nb.x.run_in_executor(print)\n",
+    }
+    root = write(tmp_path / "tree", files)
+    request = engine.Scan(root, jobs=1, cache=tmp_path / "cache")
+    assert "c.py:2 asyncio.AbstractEventLoop.run_in_executor" in told(engine.scan(request))
+    write(root, {"a.py": "n = 1 or exec\n"})
+    assert told(engine.scan(request)) == told(engine.scan(replace(request, cache=None))) == ["a.py:1 builtins.exec"]
+
+
 def test_every_method_of_the_catalogue_can_come_to_count() -> None:
     catalogue = catalog.Catalog.load(catalog.Catalog.known_roots())
     sought = words.vocabulary(catalogue, (), ())
-    signs = {f"class:{name}" for of in sought.makers.values() for made in of.values() for name in made}
+    signs = {f"class:{root}:{name}" for root, of in sought.makers.items() for made in of.values() for name in made}
+    signs |= {f"root:{root}" for root in sought.makers}
     counting = words.Known(sought, signs)
     for method in sought.methods:
         seen = words.Glance((f".{method}",), (), (), False)
