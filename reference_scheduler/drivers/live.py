@@ -75,6 +75,7 @@ class LiveDriver:
     ) -> None:
         saved = journal.load()
         self.core = core_of(saved, plugins)
+        journal.upgrade()
         self.last_job = saved.last_job
         """The number of the newest job that is durable."""
         self.generation = secrets.token_hex(16)

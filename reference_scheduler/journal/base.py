@@ -174,6 +174,13 @@ class Journal(Protocol):
         """
         ...
 
+    def upgrade(self) -> None:
+        """Bring it to the form of this release, which has found that it can go on from what was loaded.
+
+        Before that nothing but :meth:`load` can be asked, and the release that wrote it can still go on from it.
+        """
+        ...
+
     def job(self, job: str) -> JobRow | None:
         """Return the job or array, ``None`` if there is none of that id. An array of which jobs run is running."""
         ...

@@ -69,6 +69,9 @@ class MemoryJournal:
         """See :meth:`Journal.load`."""
         return Saved(self._state, list(self._entries), self._generation, self._wall_us, self._last_job, self._paused)
 
+    def upgrade(self) -> None:
+        """See :meth:`Journal.upgrade`; it is of this release."""
+
     def _whole(self, row: JobRow) -> JobRow:
         """Return a row with what it shares with its array, or what an array is by its jobs."""
         if row.array and row.array in self._jobs:

@@ -60,13 +60,19 @@ MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED, ARRAYS)
 VERSION = len(MIGRATIONS)
 
 
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of the tables, 0 if there are none yet."""
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
 def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> int:
     """Bring the tables to the newest version, all of it or nothing, and return the version found.
 
     Raises:
         JournalTooNew: a newer release made them.
     """
-    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    found = version_of(connection)
     if found > len(migrations):
         raise JournalTooNew(
             f"the journal has version {found}, this release knows up to {len(migrations)}: use a newer release"

@@ -30,7 +30,7 @@ from reference_scheduler.journal.base import (
     number_of,
 )
 from reference_scheduler.journal.lock import JournalLock
-from reference_scheduler.journal.schema import migrate
+from reference_scheduler.journal.schema import VERSION, migrate, version_of
 from reference_scheduler.journal.wal import inspect_wal
 from reference_scheduler.replay.fingerprint import schema_fingerprint
 from reference_scheduler.replay.records import Entry, State
@@ -103,12 +103,21 @@ class SqliteJournal:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")
                 self._writer.execute("PRAGMA foreign_keys = ON")
-                migrate(self._writer)
+                self._is_older = 0 < version_of(self._writer) < VERSION
+                if not self._is_older:
+                    migrate(self._writer)
                 self.owner = _owner(self._writer)
                 self._mark, self._number = last_mark(self._writer)
             self._reader = opened.enter_context(closing(connect(path)))
             self._opened = opened.pop_all()
         self._path = path
+
+    def upgrade(self) -> None:
+        """See :meth:`Journal.upgrade`."""
+        if self._is_older:
+            with mapped_errors(self._path):
+                migrate(self._writer)
+            self._is_older = False
 
     def commit(self, batch: Batch) -> list[JobRow]:
         """See :meth:`Journal.commit`."""

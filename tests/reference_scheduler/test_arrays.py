@@ -282,6 +282,7 @@ def test_a_journal_of_the_second_version_takes_arrays(tmp_path: Path) -> None:
     assert (row.job, row.array, row.array_size, row.request, row.state) == ("1", "", 0, b"\x80", "completed")
     journal.close()
     connection = sqlite3.connect(path)
+    journal.upgrade()
     assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
     connection.close()
 

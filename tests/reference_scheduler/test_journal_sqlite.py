@@ -8,13 +8,15 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from live_world import TIMEOUT_S, HeldExecutor, held, line_of, no_room, settings, start_program, told, wal
+from msgspec.structs import replace
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import StopMode
@@ -29,14 +31,14 @@ from reference_scheduler.errors import (
     JournalUnavailable,
 )
 from reference_scheduler.journal import sqlite
-from reference_scheduler.journal.base import Batch, JobRow
+from reference_scheduler.journal.base import GENESIS, Batch, JobRow
 from reference_scheduler.journal.check import JournalCheck, check_journal
 from reference_scheduler.journal.lock import JournalLock, wait_until_free
 from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
 from reference_scheduler.journal.sqlite import SqliteJournal, connect, next_mark
 from reference_scheduler.journal.state import Plugins
 from reference_scheduler.observers import Notice
-from reference_scheduler.replay.records import State
+from reference_scheduler.replay.records import CHAIN_BYTES, State
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
@@ -503,6 +505,30 @@ def test_an_older_version_is_migrated_whole_or_not_at_all(tmp_path: Path) -> Non
     connection.close()
 
 
+@pytest.mark.parametrize("is_decided_alike", [True, False])
+def test_an_older_version_is_migrated_once_it_can_be_gone_on_from(journal: Path, is_decided_alike: bool) -> None:
+    connection = sqlite3.connect(journal, isolation_level=None)
+    connection.executescript("ALTER TABLE jobs DROP array; ALTER TABLE jobs DROP array_size; PRAGMA user_version = 2")
+    if not is_decided_alike:
+        connection.execute("DELETE FROM states")
+        connection.execute("DELETE FROM log")
+        entry = told(SchedulerCore(), 0, ConfigLoaded(at=0, config=Config()))[0]
+        body = msgspec.msgpack.encode([replace(entry, chain=bytes(CHAIN_BYTES))])
+        mark = next_mark(GENESIS, 1, 1, 0, body)
+        connection.execute("INSERT INTO log VALUES (1, 1, 0, ?, ?)", (body, mark))
+
+    async def go_on() -> None:
+        async with Scheduler(settings(1), journal, [HeldExecutor()]) as scheduler:
+            assert scheduler.jobs()[-1].state == "completed"
+            await scheduler.close(StopMode.INTERRUPT)
+
+    with nullcontext() if is_decided_alike else pytest.raises(JournalError, match="stop it cleanly with that release"):
+        asyncio.run(go_on())
+    # the release that wrote it would refuse a newer one
+    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION if is_decided_alike else 2,)
+    connection.close()
+
+
 def test_a_newer_version_is_refused_and_left_alone(journal: Path) -> None:
     connection = sqlite3.connect(journal)
     connection.execute(f"PRAGMA user_version = {VERSION + 1}")
@@ -546,6 +572,7 @@ def test_a_journal_of_the_first_version_keeps_its_ends_in_order(tmp_path: Path) 
         )
     connection.close()
     journal = SqliteJournal(path)
+    journal.upgrade()
     assert journal.ended_before(1) == ["4", "3"]
     journal.close()
     connection = sqlite3.connect(path)
