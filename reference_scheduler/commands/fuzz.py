@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from reference_scheduler.commands.service import is_terminal
 from reference_scheduler.commands.simulation import Failure
 from reference_scheduler.fuzz.run import Outcome, run_seed, save, shrink
 
@@ -70,7 +71,7 @@ def _report(seed: int, outcome: Outcome, out: Path) -> None:
 @contextmanager
 def _progress(seeds: range) -> Iterator[Iterable[int]]:
     """Give the seeds, with a progress bar where somebody looks."""
-    if not sys.stderr.isatty():
+    if not is_terminal("stderr"):
         yield seeds
         return
     from rich.console import Console

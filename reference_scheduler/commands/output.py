@@ -7,11 +7,11 @@ import select
 import signal
 import sys
 from collections.abc import Iterable
-from typing import BinaryIO
+from typing import TextIO
 
 import click
 
-from reference_scheduler.commands.service import Stopped
+from reference_scheduler.commands.service import USAGE, Stopped
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult, Output
 from reference_scheduler.logs import OutputChunk, Position, Stream
@@ -25,33 +25,50 @@ SIGNALLED = 128
 
 def print_output(result: AttemptResult) -> None:
     """Write what an attempt printed to the same streams, byte by byte."""
-    sys.stdout.flush()
-    _print(result.stdout, sys.stdout.buffer, "stdout")
-    _print(result.stderr, sys.stderr.buffer, "stderr")
+    for name, output in ((Stream.STDOUT, result.stdout), (Stream.STDERR, result.stderr)):
+        if output != Output():
+            _print(output, name, own_stream(name))
 
 
-def _print(output: Output, stream: BinaryIO, name: str) -> None:
-    stream.write(output.head)
+def _print(output: Output, name: Stream, stream: TextIO) -> None:
+    stream.flush()
+    stream.buffer.write(output.head)
     stream.flush()
     if output.omitted_bytes:
         click.echo(f"\nrefsched: {output.omitted_bytes} bytes of {name} were not kept", err=True)
-    stream.write(output.tail)
+    stream.buffer.write(output.tail)
     stream.flush()
 
 
 class Unwritable(Stopped):
     """What a job printed cannot be written."""
 
+    def __init__(self, why: str | None, status: int) -> None:
+        super().__init__(f"cannot write the output: {why}", status)
+
+
+def own_stream(name: Stream, status: int = USAGE) -> TextIO:
+    """Return the stream of that name of this command itself.
+
+    Raises:
+        Unwritable: it was closed before the command began.
+    """
+    stream: TextIO | None = getattr(sys, name)
+    if stream is None:
+        raise Unwritable(f"{name} is closed", status)
+    return stream
+
 
 class Printer:
     """Writes what a job prints to the same streams, byte by byte and at once.
 
     It goes past the buffers of these streams: a thread that waits in there, for a reader who is slow, would keep the
-    interpreter from its end.
+    interpreter from its end. ``unwritable`` is the exit status if that cannot be done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unwritable: int = USAGE) -> None:
         self.position = Position(0)
+        self._unwritable = unwritable
 
     def write(self, chunk: OutputChunk) -> None:
         """Write a chunk, and say on stderr what comes between it and the one before.
@@ -66,7 +83,7 @@ class Printer:
         if chunk.missed:
             _say(f"{chunk.missed} bytes of {chunk.stream} were not kept")
             self.position.advance(chunk.stream, chunk.missed)
-        stream = sys.stdout if chunk.stream is Stream.STDOUT else sys.stderr
+        stream = own_stream(chunk.stream, self._unwritable)
         stream.flush()
         left = memoryview(chunk.data)
         try:
@@ -74,7 +91,7 @@ class Printer:
                 written = self._write_some(stream.fileno(), chunk.stream, left)
                 left = left[written:]
         except OSError as error:
-            raise Unwritable(f"cannot write the output: {error.strerror}", NOT_RUN) from error
+            raise Unwritable(error.strerror, self._unwritable) from error
 
     def _write_some(self, fd: int, stream: Stream, data: memoryview) -> int:
         """Write some bytes and take note of it; a signal comes before or after that, also if the reader is slow."""

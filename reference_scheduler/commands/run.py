@@ -82,7 +82,7 @@ def run(socket: Path | None, argv: tuple[str, ...], **options: Any) -> None:
 def _run_by(client: Client, request: JobRequest, signals: _Signals) -> NoReturn:
     """Have a service run the job."""
     job: JobView | None = None
-    printer = Printer()
+    printer = Printer(NOT_RUN)
     try:
         with signals.held():  # or else nobody would know which job to cancel
             job = client.submit(request)
@@ -120,7 +120,7 @@ def _run_observed(client: Client, request: JobRequest, job: JobView) -> NoReturn
     """Run the job here, for the service only records what it would have decided."""
     from reference_scheduler.service.embedded import run_here, run_observed
 
-    ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer().write))
+    ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer(NOT_RUN).write))
     result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
     client.report(job.id, result)
     view = client.wait(job.id)
@@ -139,7 +139,7 @@ def _run_alone(request: JobRequest) -> NoReturn:
     def say(line: str) -> None:
         click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
 
-    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say, Printer().write))
+    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say, Printer(NOT_RUN).write))
     status = SIGNALLED + ran.caught if ran.caught or ran.view is None else exit_status(ran.view, ran.result)
     _exit(status, ran.result, ran.view)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TextIO, TypeVar
 
 import click
 import msgspec
@@ -121,9 +121,15 @@ def print_fields(value: msgspec.Struct, fit: str = "", **shown: str) -> None:
 
 def fitted(line: str, taken: int) -> str:
     """Return what of ``line`` fits on a line of the terminal, ``taken`` of which are taken; all if there is none."""
-    if not sys.stdout.isatty():
+    if not is_terminal("stdout"):
         return line
     return shortened(line, max(MIN_FITTED, shutil.get_terminal_size().columns - taken))
+
+
+def is_terminal(name: Literal["stdout", "stderr"]) -> bool:
+    """Return whether a stream of this command is a terminal; one that was closed before the command began is none."""
+    stream: TextIO | None = getattr(sys, name)
+    return stream is not None and stream.isatty()
 
 
 def text(value: object) -> str:

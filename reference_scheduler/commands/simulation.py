@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from reference_scheduler.commands.service import is_terminal
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.allocators import ALLOCATORS
 from reference_scheduler.core.decisions import Decision
@@ -163,7 +163,7 @@ def _recording(log: Path | None, core: SchedulerCore) -> Iterator[Iterable[Obser
 @contextmanager
 def _progress(jobs: int) -> Iterator[Iterable[Observer]]:
     """Give an observer that moves a progress bar, or none for short runs and where nobody looks."""
-    if jobs < LONG_RUN or not sys.stderr.isatty():
+    if jobs < LONG_RUN or not is_terminal("stderr"):
         yield ()
         return
     from rich.console import Console

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from reference_scheduler.commands.service import is_terminal
 from reference_scheduler.commands.simulation import Failure
 from reference_scheduler.core.decisions import Decision
 from reference_scheduler.plugins import PluginError, available_allocators, available_pickers
@@ -49,7 +50,7 @@ def verify(log: Path) -> None:
 @contextmanager
 def _progress() -> Iterator[Progress]:
     """Give what shows the number of the event that replay has come to, where somebody looks."""
-    if not sys.stderr.isatty():
+    if not is_terminal("stderr"):
         yield lambda number: None
         return
     from rich.console import Console

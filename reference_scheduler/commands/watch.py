@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from reference_scheduler.commands.service import (
     ServiceCommand,
     Stopped,
     duration,
+    is_terminal,
     json_option,
     one_line,
     progress_text,
@@ -80,7 +80,7 @@ It is drawn anew when something happens, at most once a second.
 )
 @with_client
 def top(client: Client) -> None:
-    if not sys.stdout.isatty():
+    if not is_terminal("stdout"):
         raise Stopped("top needs a terminal; refsched snapshot prints the same once", REFUSED)
     from rich.live import Live
 

@@ -272,3 +272,30 @@ def test_logs_of_a_job_that_is_not_there(tmp_path: Path) -> None:
             "",
             "error: there is no job '7', or it ended long ago and was forgotten\n",
         )
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_command_whose_streams_are_closed_says_so_and_cancels_what_it_runs(tmp_path: Path, closed: str) -> None:
+    fd = {"stdout": 1, "stderr": 2}[closed]
+    with Service(tmp_path), (tmp_path / "told").open("wb") as told:
+
+        def without(*arguments: str) -> int:
+            """Run a command without the stream, as `refsched … >&-` does, and return its status."""
+            shell = ["/bin/sh", "-c", f'exec "$@" {fd}>&-', "sh"]
+            return subprocess.run(
+                [*shell, *COMMAND, *arguments],
+                stdout=None if fd == 1 else told,
+                stderr=None if fd == 2 else told,
+                cwd=tmp_path,
+                env=environment(tmp_path),
+                timeout=TIMEOUT_S,
+            ).returncode
+
+        assert without("run", "--kind", "shell", f"echo something >&{fd}; exec sleep 600") == 125
+        assert refsched(tmp_path, "wait", "1") == (1, "1  cancelled\n", "")
+        for command in (("logs", "1"), ("get", "--output", "1")):
+            assert without(*command) == 2
+        assert without("get", "1") == 0
+        said = (tmp_path / "told").read_text()
+        assert "Traceback" not in said
+        assert said.count("cannot write the output: stdout is closed") == (3 if closed == "stdout" else 0)
+
+
