@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -22,18 +23,22 @@ async def followed(
     Raises:
         SchedulerStopping: the scheduler stopped before that.
     """
-    number, live = 0, attempts.of(job)
-    if live is None:
-        for position, result in _results(job, journal)[-1:]:
-            number = position.attempt
-            live = attempts.recent(job, number)
-            for chunk in position.rest(result) if live is None else ():
-                yield chunk
+    live = attempts.of(job)
+    number = (live.number if live else max((at.attempt for at, _ in _results(job, journal)), default=1)) - 1
+    live = live or attempts.recent(job, number + 1)
     while True:
-        if live is None and follow:
-            live = await _next_attempt(job, driver, attempts, journal)
+        past = _next_result(job, number, live, journal)  # of an attempt that came and went while another was read
+        if past is not None:
+            position, result = past
+            number = position.attempt
+            for chunk in position.rest(result):
+                yield chunk
+            live = attempts.of(job)
+            continue
+        if live is None or live.number <= number:
+            live = await _next_attempt(job, driver, attempts, journal) if follow else None
         if live is None:
-            break
+            return
         number = live.number
         async with aclosing(_printed(live, follow)) as chunks:
             async for chunk in chunks:
@@ -41,12 +46,6 @@ async def followed(
         if not follow:
             return
         live = attempts.of(job)
-        if live is not None and live.number == number:
-            live = None  # it was given up, as everything stops
-    for position, result in _results(job, journal):  # of attempts that were over before they were noticed
-        if follow and position.attempt > number:
-            for chunk in position.rest(result):
-                yield chunk
 
 
 async def _printed(live: LiveAttempt, follow: bool) -> AsyncGenerator[OutputChunk, None]:
@@ -81,6 +80,14 @@ async def _next_attempt(job: str, driver: LiveDriver, attempts: Attempts, journa
     finally:
         begun.cancel()
         ended.cancel()
+
+
+def _next_result(
+    job: str, number: int, live: LiveAttempt | None, journal: Journal
+) -> tuple[Position, AttemptResult] | None:
+    """Return the result of the first attempt after ``number`` that has one and comes before ``live``."""
+    end = sys.maxsize if live is None else live.number
+    return next((found for found in _results(job, journal) if number < found[0].attempt < end), None)
 
 
 def _results(job: str, journal: Journal) -> list[tuple[Position, AttemptResult]]:

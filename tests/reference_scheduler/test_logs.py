@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_world import DONE, TIMEOUT_S, HeldExecutor, held, on_loop, settings
+from live_world import DONE, FAILED, TIMEOUT_S, HeldExecutor, held, on_loop, settings
 from msgspec.structs import replace
 from service_world import COMMAND, Process, Service, environment, refsched
 
@@ -122,6 +122,31 @@ async def test_a_job_is_followed_from_before_it_starts_through_all_its_attempts(
             assert (joined(after), joined(after, Stream.STDERR)) == (b"try 2\nthrough\n", b"\377")
         with pytest.raises(NoSuchJob):
             await anext(scheduler.logs("99"))
+
+
+@on_loop
+async def test_who_is_slow_finds_the_attempts_that_came_and_went_meanwhile() -> None:
+    executor = HeldExecutor()
+    retry = RetryPolicy(max_attempts=4, base_us=0, retry_on=(Failure.EXECUTION,))
+    async with Scheduler(settings(1), None, [executor]) as scheduler:
+        job = (await scheduler.submit(held(retry=retry))).id
+
+        async def end(number: int) -> None:
+            context = (await executor.begun(number))[number - 1]
+            executor.end(context, replace(FAILED, stdout=Output(b"%d" % number)))
+
+        async with aclosing(scheduler.logs(job, follow=True)) as following:
+            first = asyncio.ensure_future(anext(following))
+            await end(1)
+            chunks = [await first]
+            await end(2)
+            await end(3)
+            await executor.begun(4)
+            second = await anext(following)
+            await end(4)
+            chunks += [second, *[chunk async for chunk in following]]
+        assert [(chunk.attempt, chunk.data) for chunk in chunks] == [(1, b"1"), (2, b"2"), (3, b"3"), (4, b"4")]
+        assert joined([chunk async for chunk in scheduler.logs(job, follow=True)]) == b"4"
 
 
 @on_loop
@@ -250,28 +275,6 @@ def test_a_job_whose_output_nobody_reads_any_more_is_cancelled(tmp_path: Path, p
                 assert client.wait("1", TIMEOUT_S).state == "cancelled"
 
 
-def test_what_comes_after_a_signal_is_printed_too(tmp_path: Path) -> None:
-    script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 600 & wait; done"
-    with Service(tmp_path), Process(tmp_path, "run", "--kind", "shell", script) as command:
-        assert command.line() == "hello"
-        command.send(signal.SIGINT)
-        assert (command.rest(), command.wait()) == (["bye"], 130)
-
-
-def test_the_attempts_of_a_job_are_told_apart(tmp_path: Path) -> None:
-    with Service(tmp_path):
-        retries = ("--retries", "1", "--retry-pause", "0", "--kind", "shell")
-        done = refsched(tmp_path, "run", *retries, "echo $SPAWNGATE_ATTEMPT; exit 5")
-        assert done == (5, "1\n2\n", "refsched: attempt 2 begins\n")
-
-
-def test_logs_of_a_job_that_is_not_there(tmp_path: Path) -> None:
-    with Service(tmp_path):
-        assert refsched(tmp_path, "logs", "7") == (
-            1,
-            "",
-            "error: there is no job '7', or it ended long ago and was forgotten\n",
-        )
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_command_whose_streams_are_closed_says_so_and_cancels_what_it_runs(tmp_path: Path, closed: str) -> None:
     fd = {"stdout": 1, "stderr": 2}[closed]
@@ -299,3 +302,25 @@ def test_a_command_whose_streams_are_closed_says_so_and_cancels_what_it_runs(tmp
         assert said.count("cannot write the output: stdout is closed") == (3 if closed == "stdout" else 0)
 
 
+def test_what_comes_after_a_signal_is_printed_too(tmp_path: Path) -> None:
+    script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 600 & wait; done"
+    with Service(tmp_path), Process(tmp_path, "run", "--kind", "shell", script) as command:
+        assert command.line() == "hello"
+        command.send(signal.SIGINT)
+        assert (command.rest(), command.wait()) == (["bye"], 130)
+
+
+def test_the_attempts_of_a_job_are_told_apart(tmp_path: Path) -> None:
+    with Service(tmp_path):
+        retries = ("--retries", "1", "--retry-pause", "0", "--kind", "shell")
+        done = refsched(tmp_path, "run", *retries, "echo $SPAWNGATE_ATTEMPT; exit 5")
+        assert done == (5, "1\n2\n", "refsched: attempt 2 begins\n")
+
+
+def test_logs_of_a_job_that_is_not_there(tmp_path: Path) -> None:
+    with Service(tmp_path):
+        assert refsched(tmp_path, "logs", "7") == (
+            1,
+            "",
+            "error: there is no job '7', or it ended long ago and was forgotten\n",
+        )
