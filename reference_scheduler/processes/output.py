@@ -52,11 +52,14 @@ class Drain:
     def read(self, offset: int) -> tuple[int, bytes, int]:
         """Return where what was printed from ``offset`` on begins, for some may be gone, some of it, and the total.
 
-        At most ``MAX_READ_BYTES`` are returned.
+        At most ``MAX_READ_BYTES`` are returned. Who has missed something goes on in the middle of the window, so that
+        the next gap is not at once.
         """
         if offset < len(self._head):
             return offset, bytes(self._head[offset : offset + MAX_READ_BYTES]), self.total_bytes
-        begin = max(offset, self.total_bytes - self._held)
+        begin = offset
+        if begin < self.total_bytes - self._held:  # at its edge what comes next would be gone again by then
+            begin = self.total_bytes - self._held // 2
         parts, end = deque[bytes | bytearray](), self.total_bytes
         for part in reversed(self._tail):
             if end <= begin:

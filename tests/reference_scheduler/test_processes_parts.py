@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_scheduler.processes import wire
-from reference_scheduler.processes.output import SMALL_BYTES, Drain
+from reference_scheduler.processes.output import MAX_READ_BYTES, SMALL_BYTES, Drain
 from reference_scheduler.processes.service import IMPORT_ROOT
 
 PLAIN = st.recursive(
@@ -52,11 +52,23 @@ def test_who_reads_along_gets_all_that_is_not_too_long_ago(
             begin, data, total = drain.read(offset)
             assert (data, total) == (whole[begin : begin + len(data)], len(whole))
             assert data
-            assert begin == offset or (offset >= head_bytes and len(whole) - begin >= min(window_bytes, len(whole)))
+            assert begin == offset or (
+                offset >= head_bytes and 2 * (len(whole) - begin) >= min(window_bytes, len(whole))
+            )
             offset = begin + len(data)
     begin, data, total = drain.window()
     assert (whole[begin:], len(whole)) == (data, total)
     assert drain.read(total) == (total, b"", total)
+
+
+def test_the_next_gap_is_not_at_once() -> None:
+    drain, offset, gaps = Drain(0, 0, window_bytes=1 << 20), 0, 0
+    for _ in range(1000):  # twice as fast as it is read
+        drain.feed(bytes(2 * MAX_READ_BYTES))
+        begin, data, _ = drain.read(offset)
+        gaps += begin > offset
+        offset = begin + len(data)
+    assert 10 < gaps < 100
 
 
 @given(st.binary(max_size=3 * SMALL_BYTES))
