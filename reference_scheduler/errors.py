@@ -66,7 +66,7 @@ class UnknownDependency(InvalidSubmission):
 
 
 class ImpossibleRequest(SubmissionError):
-    """The job asks for more than the whole budget, so it could never run."""
+    """The job asks for more than the whole budget, or an array for more places than the queue has."""
 
     code = "impossible"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from msgspec.structs import replace
 
 from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Decision, Reject, RejectCode
 from reference_scheduler.core.events import Event, JobSubmitted
-from reference_scheduler.core.model import JobState, task_id
+from reference_scheduler.core.model import JobState, Priority, task_id
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.intents import WakeReason
 from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
@@ -89,7 +90,7 @@ class JobSubmissionService:
     def check(self, request: JobRequest) -> SubmissionError | None:
         """Return why ``request`` would be refused, ``None`` if that depends on what else there is by then."""
         try:
-            self._checked(request)
+            self.check_size(self._checked(request)[1])
         except SubmissionError as error:
             return error
         return None
@@ -117,6 +118,19 @@ class JobSubmissionService:
         return raw, request
 
     # What submissions need while they are handled; on the loop, one at a time.
+
+    def check_size(self, request: JobRequest) -> None:
+        """Refuse an array that would not fit if nothing waited: the core tells it no otherwise than a full queue."""
+        bounds = self.settings.core.queue
+        most = {"max_total": bounds.max_total, "max_per_workspace": bounds.max_per_workspace}
+        if request.priority is Priority.INTERACTIVE and request.session:
+            most["max_interactive_per_session"] = bounds.max_interactive_per_session
+        name, least = min(most.items(), key=itemgetter(1))
+        if request.array_size > least:
+            raise ImpossibleRequest(
+                f"array_size is {request.array_size}, and at most {least} jobs may wait: all of an array wait at "
+                f"first, so submit smaller ones or raise {name} in [scheduler.queue]"
+            )
 
     def next_job(self, array_size: int) -> str:
         """Return an id that no job ever had, with as many after it for the jobs of an array."""
@@ -207,6 +221,7 @@ class _Submission:
             if first is not None and first is not self:
                 first._same.append(self)
                 return None
+        service.check_size(request)
         self._job = self._job or service.next_job(request.array_size)
         self._observed = not service.settings.executes(request.kind)
         try:

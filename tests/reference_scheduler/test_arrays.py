@@ -19,6 +19,7 @@ from reference_scheduler.core.model import JobState, Priority, QueueBounds
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
 from reference_scheduler.errors import (
+    ImpossibleRequest,
     InvalidSubmission,
     IsArray,
     JobEnded,
@@ -125,10 +126,14 @@ async def test_an_array_is_accepted_whole_or_not_at_all_and_once_for_a_key(tmp_p
     some = settings(1)
     some = replace(some, core=replace(some.core, queue=QueueBounds(4, 4, 4, 4)))
     async with Scheduler(some, tmp_path / "j.db", [HeldExecutor()]) as scheduler:
-        with pytest.raises(QueueFull, match="0 of at most 4 jobs wait"):
+        with pytest.raises(ImpossibleRequest, match="array_size is 5, and at most 4 jobs may wait"):
             await scheduler.submit(array(5, key="k"))
+        assert isinstance(scheduler.check([array(5)])[0], ImpossibleRequest)
         assert scheduler.jobs() == []
         whole = await scheduler.submit(array(4, key="k"))
+        assert whole.id == "1"  # what was refused has taken no numbers
+        with pytest.raises(QueueFull, match=r"3 of at most 4 jobs wait, and 4 more were to be submitted together"):
+            await scheduler.submit(array(4))
         assert (await scheduler.submit(array(4, key="k"))).id == whole.id
         with pytest.raises(SubmissionKeyConflict):
             await scheduler.submit(array(3, key="k"))
@@ -277,12 +282,12 @@ def test_a_journal_of_the_second_version_takes_arrays(tmp_path: Path) -> None:
     )
     connection.close()
     journal = SqliteJournal(path)
+    journal.upgrade()
     row = journal.job("1")
     assert row is not None
     assert (row.job, row.array, row.array_size, row.request, row.state) == ("1", "", 0, b"\x80", "completed")
     journal.close()
     connection = sqlite3.connect(path)
-    journal.upgrade()
     assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
     connection.close()
 
@@ -340,10 +345,13 @@ def test_the_events_of_an_array_are_those_of_its_jobs_too(tmp_path: Path) -> Non
         (["--array", "0", "x"], "Invalid value for '--array': 0 is not in the range 1<=x<=65536; see refsched submit"),
         (["--array-running", "2", "x"], "--array-running: only has a meaning with --array\n"),
         (["--array", "2", "--from", "-"], "--from: either that, or a command\n"),
-        (["--array", "257", "x"], "0 of at most 256 jobs wait, and 257 more were to be submitted together\n"),
+        (
+            ["--array", "257", "x"],
+            "array_size is 257, and at most 64 jobs may wait: all of an array wait at first",
+        ),
     ],
 )
 def test_a_wrong_array_is_told_on_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     with Service(tmp_path):
         status, out, err = refsched_here(tmp_path, "submit", *arguments)
-    assert (status, out, err.startswith(f"error: {message}")) == (3 if "257" in arguments else 2, "", True)
+    assert (status, out, err.startswith(f"error: {message}")) == (1 if "257" in arguments else 2, "", True)
