@@ -21,11 +21,13 @@ from math import lcm
 import msgspec
 
 from reference_scheduler.core.invariants import invariant
-from reference_scheduler.core.model import RANK, Fairness, Job
+from reference_scheduler.core.model import RANK, Fairness, Job, PendReason
 from reference_scheduler.core.passes import PASSED_OVER
 
 INTERACTIVE_RANK = 1
 FIRST_LOW_RANK = 2
+SHARED = frozenset({PendReason.LIMIT, PendReason.PAUSED})
+"""Reasons that are the same for all to whom the same limits and pauses apply."""
 
 
 def waiting_bound(fairness: Fairness, rank: int, lanes: int, position: int) -> int:
@@ -59,6 +61,26 @@ class Lane:
     def is_spent(self) -> bool:
         """Whether no job is left in the present pass."""
         return self.passed >= len(self.jobs)
+
+    def pass_over(self) -> None:
+        """Pass over the head, and at once those after it of which that is known already.
+
+        These are jobs of its array with its age, to which the same limits and pauses apply, and which have its reason:
+        it would be their turn one after the other, each would be held too, and nothing would change.
+        """
+        head, jobs = self.head, self.jobs
+        self.passed += 1
+        if not head.array or head.reason not in SHARED:
+            return
+        spec = head.spec
+        scopes, end = (spec.user, spec.queue, spec.session), len(jobs)
+        while self.passed < end:
+            job = jobs[self.passed][1]
+            if job.array != head.array or job.reason is not head.reason or job.queued_us != head.queued_us:
+                return
+            if job.spec is not spec and (job.spec.user, job.spec.queue, job.spec.session) != scopes:
+                return
+            self.passed += 1
 
 
 class SavedQueue(msgspec.Struct, frozen=True):
@@ -161,8 +183,8 @@ class FairQueue:
         rises = []
         for lane in self._lanes.values():
             lane.passed = 0
-            while not lane.is_spent and lane.head.reason in PASSED_OVER:
-                lane.passed += 1
+            waiting = (index for index, (_, job) in enumerate(lane.jobs) if job.reason not in PASSED_OVER)
+            lane.passed = next(waiting, len(lane.jobs))
             if not lane.is_spent and self.rank(lane, now_us) > INTERACTIVE_RANK:
                 age = now_us - lane.head.queued_us
                 rises.append(lane.head.queued_us + (age // self._aging_us + 1) * self._aging_us)

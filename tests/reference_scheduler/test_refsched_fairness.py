@@ -7,12 +7,19 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scheduler_world import S, World, simple, slots
 
+from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Dispatch
-from reference_scheduler.core.events import CancelRequested, JobSubmitted
-from reference_scheduler.core.fair_queue import FairQueue, waiting_bound
-from reference_scheduler.core.model import RANK, Fairness, Job, JobSpec, Priority
+from reference_scheduler.core.events import CancelRequested, Event, JobSubmitted
+from reference_scheduler.core.fair_queue import FairQueue, Lane, waiting_bound
+from reference_scheduler.core.limits import Limits
+from reference_scheduler.core.model import RANK, Fairness, Job, JobSpec, PendReason, Priority
+from reference_scheduler.core.pickers import PICKERS
+from reference_scheduler.core.pickers.fair import FairPicker
+from reference_scheduler.fuzz.run import run_seed
+from reference_scheduler.fuzz.world import Restart
 
 CLASSES = list(Priority)
 
@@ -224,3 +231,46 @@ def submit_flood(world: World, index: int, seed: int) -> None:
         estimate_us=(1 + draw % 4) * S,
     )
     world.send(JobSubmitted, job=spec)
+
+
+def decided(items: list[Event]) -> bytes:
+    """Return the chain of all that a core decides about ``items``."""
+    core = SchedulerCore()
+    for item in items:
+        core.handle(item)
+        core.next_due()
+    return core.chain
+
+
+@pytest.mark.parametrize("seed", range(0, 20 * len(PICKERS), len(PICKERS)))
+def test_to_pass_over_an_array_at_once_decides_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = run_seed(seed, 150)
+    assert outcome.swarm.config.picker == FairPicker.name
+    items = [
+        replace(item, array_size=8 * item.array_size) if isinstance(item, JobSubmitted) and item.array_size else item
+        for item in outcome.items
+        if not isinstance(item, Restart)
+    ]
+    at_once = decided(items)
+
+    def one_by_one(lane: Lane) -> None:
+        lane.passed += 1
+
+    monkeypatch.setattr(Lane, "pass_over", one_by_one)
+    assert decided(items) == at_once
+
+
+def test_an_array_at_its_limit_is_not_looked_at_job_by_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(simple(), {"m": 4})
+    world.send(JobSubmitted, job=JobSpec("a", estimate_us=S, request=slots(1)), array_size=50, array_running=2)
+    assert world.running() == ["a[0]", "a[1]"]
+    looked_at: list[str] = []
+    blocks = Limits.blocks
+
+    def watched(limits: Limits, job: Job) -> tuple[PendReason, str] | None:
+        looked_at.append(job.spec.id)
+        return blocks(limits, job)
+
+    monkeypatch.setattr(Limits, "blocks", watched)
+    world.end("a[0]")
+    assert (world.running(), looked_at) == (["a[1]", "a[2]"], ["a[2]", "a[3]"])

@@ -67,7 +67,7 @@ class FairPicker:
                 break
             view.pend(job, reason)
             if reason in PASSED_OVER:
-                lane.passed += 1
+                lane.pass_over()
                 if not lane.is_spent:
                     lanes.insert(place, lane)
             elif promised is None:
