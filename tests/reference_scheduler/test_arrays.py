@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
@@ -177,6 +178,22 @@ async def test_another_priority_is_that_of_all_jobs_that_have_not_ended(tmp_path
         with pytest.raises(JobEnded):
             await scheduler.update("1", Priority.URGENT)
     assert sound(path)
+
+
+@on_loop
+async def test_to_update_a_large_array_holds_up_nobody() -> None:
+    some = settings(1)
+    some = replace(some, core=replace(some.core, queue=QueueBounds(9000, 9000, 4, 4)))
+    async with Scheduler(some, None, [HeldExecutor()]) as scheduler:
+        await scheduler.pause()
+        whole = (await scheduler.submit(array(8000))).id
+        updating = asyncio.ensure_future(scheduler.update(whole, Priority.BACKGROUND))
+        await asyncio.sleep(0)
+        await scheduler.submit(held())
+        assert scheduler.get(f"{whole}[7999]").priority == "normal"  # it has a long way to go
+        assert (await updating).priority == "background"
+        assert scheduler.get(f"{whole}[7999]").priority == "background"
+        await scheduler.cancel(whole)
 
 
 @on_loop
