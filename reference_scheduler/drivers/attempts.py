@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns
+from weakref import ref
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +32,8 @@ from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_re
 
 MAX_RECENT, LINGER_S = 4, 10.0
 """Of so many attempts that printed more than is kept, the last of it can be read for so long after their end."""
+MAX_UNREAD = 32
+"""Of so many attempts the last can be read for as long as somebody does who began before that."""
 MAX_RESULT_BYTES = 4 << 20
 """A larger result keeps its state, but not its output and values."""
 
@@ -105,7 +108,8 @@ class Attempts:
         self._live: dict[str, LiveAttempt] = {}
         self._tokens: dict[str, LiveAttempt] = {}
         self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
-        self._recent: deque[LiveAttempt] = deque(maxlen=MAX_RECENT)
+        self._recent: deque[tuple[LiveAttempt, asyncio.TimerHandle]] = deque()
+        self._unread: list[ref[LiveAttempt]] = []
         self._awaited: dict[str, list[asyncio.Future[LiveAttempt]]] = {}
         self.none_left = asyncio.Event()
         self.none_left.set()
@@ -139,18 +143,25 @@ class Attempts:
     def _linger(self, live: LiveAttempt, source: OutputSource | None) -> None:
         """Keep for a while what somebody may just be about to read who saw it begin."""
         result = live.result
-        if source is not None and result and (result.stdout.omitted_bytes or result.stderr.omitted_bytes):
-            live.source = source
-            self._recent.append(live)
-            self._loop.call_later(LINGER_S, self._forget_recent, live)
+        if source is None or not result or not (result.stdout.omitted_bytes or result.stderr.omitted_bytes):
+            return
+        live.source = source
+        if len(self._recent) == MAX_RECENT:
+            _, timer = self._recent.popleft()
+            timer.cancel()  # or the loop would hold the attempt until then, with all that it printed last
+        self._recent.append((live, self._loop.call_later(LINGER_S, self._recent_is_over)))
+        self._unread = [*(one for one in self._unread if one()), ref(live)]
+        for oldest in self._unread[:-MAX_UNREAD]:
+            if (other := oldest()) is not None and other.source is not None:
+                other.source.forget()
+        del self._unread[:-MAX_UNREAD]
 
-    def _forget_recent(self, live: LiveAttempt) -> None:
-        if live in self._recent:
-            self._recent.remove(live)
+    def _recent_is_over(self) -> None:
+        self._recent.popleft()  # they came in the order of their times
 
     def recent(self, job: str, number: int) -> LiveAttempt | None:
         """Return an attempt that is over, if it can still be read."""
-        return next((live for live in self._recent if (live.job, live.number) == (job, number)), None)
+        return next((live for live, _ in self._recent if (live.job, live.number) == (job, number)), None)
 
     def next_of(self, job: str) -> asyncio.Future[LiveAttempt]:
         """Return a future that is done with the next attempt of ``job`` that begins."""

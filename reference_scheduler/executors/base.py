@@ -126,6 +126,10 @@ class OutputSource(Protocol):
         """
         ...
 
+    def forget(self) -> None:
+        """Keep no more of what was printed than the result does, whoever still reads: others have to have room."""
+        ...
+
 
 class AttemptContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that an executor is given for one attempt.

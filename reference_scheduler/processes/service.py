@@ -109,6 +109,10 @@ class RunningProcess:
         found = _after(stdout, outputs[0], left[0]), _after(stderr, outputs[1], left[1])
         return found if found[0].data or found[1].data else None
 
+    def forget(self) -> None:
+        """Keep no more of what it printed than the result does."""
+        self._left = []
+
     def begin(self, supervisor: _Supervisor, order: Order) -> None:
         """Have ``supervisor`` carry out ``order``."""
         self._supervisor = supervisor

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterable
-from contextlib import ExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from service_world import COMMAND, Process, Service, environment, refsched
 
 from reference_scheduler.config import StopMode
 from reference_scheduler.core.model import Failure, RetryPolicy
+from reference_scheduler.drivers import attempts
 from reference_scheduler.drivers.attempts import MAX_RECENT
 from reference_scheduler.errors import NoSuchJob, SchedulerStopping
 from reference_scheduler.logs import OutputChunk, Stream
@@ -217,6 +218,39 @@ def test_a_slow_reader_holds_up_nothing_and_finds_a_gap(tmp_path: Path) -> None:
         assert missed(rest) > size // 2
         assert missed(rest) + len(joined(rest)) == size
         assert resident_kb(service.pid) - before_kb < 30_000
+
+
+def test_what_many_jobs_printed_last_takes_little_room_when_nobody_reads(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, service.client() as client:
+
+        def chat(count: int) -> None:
+            for _ in range(count):
+                job = client.submit(shell("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2"))
+                assert client.wait(job.id, TIMEOUT_S).state == "completed"
+
+        chat(2 * MAX_RECENT)
+        before_kb = resident_kb(service.pid)
+        chat(40)
+        assert resident_kb(service.pid) - before_kb < 40_000
+
+
+@on_loop
+async def test_who_stops_reading_keeps_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "MAX_UNREAD", MAX_RECENT)
+    size = 2 * WINDOW_BYTES
+    async with Scheduler() as scheduler, AsyncExitStack() as stack:
+        following = []
+        for _ in range(MAX_RECENT + 1):
+            job = (await scheduler.submit(shell(f"echo; head -c {size} /dev/zero"))).id
+            chunks = await stack.enter_async_context(aclosing(scheduler.logs(job, follow=True)))
+            following.append((chunks, [await anext(chunks)]))
+            await scheduler.wait(job, TIMEOUT_S)
+        for chunks, read in following:
+            read += [chunk async for chunk in chunks]
+            assert missed(read) + len(joined(read)) == size + 1
+        kept = [len(joined(read)) for _, read in following]
+        assert kept[0] < WINDOW_BYTES // 2
+        assert min(kept[1:]) > WINDOW_BYTES
 
 
 @pytest.mark.parametrize("alone", [True, False])
