@@ -216,7 +216,7 @@ def runs_on(tree: Tree, bandit: Path | None) -> list[Run]:
     config = work / "ruff.toml"
     names = banned_names(DEFAULT_KINDS, DEFAULT_TIERS)
     config.write_text(ruff_config(names, [*RULES, "TID251"]), encoding="utf-8")
-    ruff = [str(Path(sysconfig.get_path("scripts"), "ruff")), "check", "--exit-zero", "--quiet", "--ignore-noqa"]
+    ruff = [str(Path(sysconfig.get_path("scripts"), "ruff")), "check", "--exit-zero", "--quiet"]
     ruff += ["--config", str(config), "--output-format", "json", "--output-file", str(work / "ruff.json")]
     ruff_warm = [*ruff, "--cache-dir", str(work / "ruff_cache"), str(tree.root)]
 
