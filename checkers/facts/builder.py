@@ -340,7 +340,7 @@ class Builder:
         kept = reach.closure(uses, (*exports.values(), stars), classes)
         placed = {use.place.statement for use in uses} | {c.place.statement for c in classes}
         named_elsewhere = {f.BUILTIN, *stars}
-        return f.ModuleFacts(
+        facts = f.ModuleFacts(
             uses=uses,
             loads={load: loads[load] for load in sorted(kept.loads)},
             names={load: names[load] for load in sorted(kept.loads) if named_elsewhere.intersection(loads[load])},
@@ -359,6 +359,11 @@ class Builder:
             given_names=() if hot is None else tuple(sorted(hot.given_names)),
             derived=None if hot is None else tuple(n for n, owner in enumerate(classes) if hot.derives(owner)),
         )
+        # What was put off refers to the front end and its tree, and so back to here, through values into which the
+        # collector does not look.
+        for told in (self._uses, self._statements, self._classes):
+            told.clear()
+        return facts
 
     def _settle_nonlocals(self) -> None:
         """File each binding of a ``nonlocal`` name under the function that owns it, whose body is known by now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import random
 import sys
 import sysconfig
@@ -12,7 +14,9 @@ import pytest
 from checkers import engine
 from checkers.catalog import Catalog
 from checkers.facts import ast_frontend, libcst_frontend
+from checkers.facts.builder import Builder
 from checkers.facts.interest import Interest
+from checkers.facts.walk import Walk
 from checkers.intake.files import list_files
 from checkers.intake.source import decode
 from checkers.resolve.layout import Layout
@@ -152,6 +156,14 @@ def test_type_parameters_that_the_interpreter_does_not_know(text: str, newline: 
 def test_odd_type_parameters_are_left_to_the_reference(text: str, interest: Interest) -> None:
     with pytest.raises(ast_frontend.NeedsReferenceError):
         ast_frontend.parse(text, interest)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_nothing_of_a_front_end_outlives_its_facts(name: str, interest: Interest) -> None:
+    facts = facts_of(TEXTS[name], interest)
+    gc.collect()
+    assert [type(one) for one in gc.get_objects() if isinstance(one, Walk | Builder | ast.Module)] == []
+    assert facts[0] == facts[1]
 
 
 def compare(text: str, interest: Interest) -> None:
