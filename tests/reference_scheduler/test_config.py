@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -258,8 +259,24 @@ def test_the_configuration_in_the_documentation_is_one() -> None:
 
 
 def test_the_program_in_the_documentation_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    source = block.replace('Path("jobs.db")', f"Path({str(tmp_path / 'jobs.db')!r})")
+    program, _ = programs_on_the_page(tmp_path / "jobs.db")
     for _ in range(2):  # the second run is shown the job of the first
-        assert start_program(source).communicate()[0] == "completed 0 b'hello\\n'\n"
+        assert start_program(program).communicate()[0] == "completed 0 b'hello\\n'\n"
+
+
+def test_the_array_in_the_documentation_runs(tmp_path: Path) -> None:
+    _, program = programs_on_the_page(tmp_path / "jobs.db")
+    imports = (
+        "from pathlib import Path",
+        "from reference_scheduler.requests import JobRequest",
+        "from reference_scheduler.sync import SyncScheduler",
+    )
+    told = start_program("\n".join((*imports, program))).communicate()[0]
+    assert told == "stdout b'2\\n'\n{'completed': 3}\n"
+
+
+def programs_on_the_page(journal: Path) -> list[str]:
+    """The programs of ``docs/live.md``, with ``journal`` for theirs."""
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block).replace('Path("jobs.db")', f"Path({str(journal)!r})") for block in blocks]
