@@ -20,7 +20,7 @@ from functools import cache
 import msgspec
 
 from checkers.catalog import Catalog, Form
-from checkers.facts.hot import Hits
+from checkers.facts.hot import ITSELF, Hits
 from checkers.facts.interest import ACCESSORS
 
 IMPORTED = "<"
@@ -63,7 +63,7 @@ _CLASS = ".__class__"
 _TYPE_OF = re.compile(rb"type\s*\((?!\s*self\s*\))(?:[^()]|\([^()]*\))*\)\s*(?:[(\r\n#;]|\Z|(?:if|or|and|else)\b)")
 _CLASS_OF = re.compile(rb"__class__(?<!\bself\.__class__)(?!\w|\s*(?:\.\s*__(?!call__)|is\b|[!=]=))")
 """The class of some object, other than for its name: such a class is called without any word of its own."""
-_ITSELF = re.compile(rb"(\w+)\s*\.\s*__(?:call|func|get|wrapped)__")
+_ITSELF = re.compile(r"(\w+)\s*\.\s*(?:{})".format("|".join(sorted(ITSELF))).encode())
 """What is itself under another name."""
 _BY_STRING = re.compile(rb"(?:import_module|__import__|modules)\s*[(\[]([^)\]]*)")
 _STRING = re.compile(rb"[\"']([\w.]+)[\"']")
