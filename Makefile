@@ -21,6 +21,7 @@ help:
 setup: $(INSTALLED)
 
 # Repeated only when what is installed changes; a set-up that broke off leaves no stamp and is made anew.
+# pip comes first: the commands that an older one writes import re, which is a tenth of a run in which nothing changed.
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || \
 		{ echo 'make: $(PYTHON) not found; spawngate needs Python 3.11 or newer: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
@@ -30,6 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@rm -f $@
 	@$(PYTHON) -m venv --clear $(VENV) || \
 		{ echo 'make: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 

@@ -11,7 +11,6 @@ import os
 import sys
 import time
 import zlib
-from array import array
 
 FOLDER = ".spawngate_cache"
 RACY_NS = 2_000_000_000
@@ -23,7 +22,7 @@ ROOT_MARKERS = ("pyproject.toml", ".git")
 _DAY_S = 24 * 60 * 60
 _DAYS_KEPT = {".run": 1, ".tmp-": 1, ".facts": 30}
 """How long a file with this in its name is kept after its last use."""
-_FORMAT = b"spawngate run 2\n"
+_FORMAT = b"spawngate run 3\n"
 _SUM_BYTES = 4
 _UNKNOWABLE = ("--cache-dir", "--clear-cache", "--no-cache", "--output-file", "--stdin-filename", "--verbose")
 """Options under which a run does more, or other, than print what the tree gives."""
@@ -145,31 +144,48 @@ def recall(asked: str, root: str) -> Known | None:
         for length in lengths:
             texts.append(rest[:length].decode("utf-8", "surrogateescape"))
             rest = rest[length:]
-        known, out, err, paths = texts
-        stamps = array("q")
-        stamps.frombytes(rest)
-        if known != asked:
+        known, out, err, within, outside = texts
+        inside = os.path.join(root, "")
+        paths = [*(inside + path for path in _split(within)), *_split(outside)]
+        if known != asked or not _hold(paths, memoryview(rest).cast("q").tolist()):
             return None
-        now = array("q")
-        for one in paths.split("\0"):
-            now.extend(stamp(os.path.join(root, one)))
-    except (OSError, ValueError, EOFError, OverflowError):
+    except (OSError, ValueError, TypeError, OverflowError):
         return None
-    return Known(status, out, err) if now == stamps else None
+    return Known(status, out, err)
+
+
+def _joined(paths: list[str]) -> str:
+    return "".join(f"\0{path}" for path in paths)
+
+
+def _split(paths: str) -> list[str]:
+    return paths.split("\0")[1:]
+
+
+def _hold(paths: list[str], numbers: list[int]) -> bool:
+    """Whether each path still has its stamp; ``numbers`` are the stamps that were kept, one after the other."""
+    rest = iter(numbers)
+    stamps = zip(rest, rest, rest, rest, rest, strict=True)
+    return all(stamp(path) == one for path, one in zip(paths, stamps, strict=True))
 
 
 def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns: int) -> None:
     """Remember a run that began at ``began_ns``. ``stamps`` are of paths relative to the root, each taken before the
-    path was looked at.
+    path was looked at; absolute paths stand for themselves.
 
     Nothing is kept where a stamp is too young to tell a later change, and where the folder cannot be written.
     """
     if not all(is_settled(one, began_ns) for one in stamps.values()):
         return
-    texts = [text.encode("utf-8", "surrogateescape") for text in (asked, known.out, known.err, "\0".join(stamps))]
+    outside = [path for path in stamps if os.path.isabs(path)]
+    within = [path for path in stamps if not os.path.isabs(path)]
+    told = asked, known.out, known.err, _joined(within), _joined(outside)
+    texts = [text.encode("utf-8", "surrogateescape") for text in told]
     numbers = " ".join(map(str, (known.status, *map(len, texts))))
-    flat = array("q", [number for one in stamps.values() for number in one])
-    body = b"".join([numbers.encode(), b"\n", *texts, flat.tobytes()])
+    flat = b"".join(
+        number.to_bytes(8, sys.byteorder, signed=True) for path in within + outside for number in stamps[path]
+    )
+    body = b"".join([numbers.encode(), b"\n", *texts, flat])
     path = _path(asked, root)
     temporary = f"{path}.{os.getpid()}.{began_ns}"
     try:
