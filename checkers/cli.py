@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -333,6 +332,8 @@ def _show_version(context: click.Context, parameter: click.Parameter, asked: boo
 
 def _version() -> str:
     """The installed version; in a source checkout that is not installed, the one it declares."""
+    from importlib import metadata  # takes as long to import as the command itself
+
     try:
         return metadata.version("spawngate")
     except metadata.PackageNotFoundError:
