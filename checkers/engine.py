@@ -93,8 +93,8 @@ def scan(request: Scan) -> Tree:
     layout = Layout(listing.files, request.roots)
     with no_collection():
         records = _find(request, listing, layout)
-        names = _names(records, layout)
         modules = frozenset(layout.names.values())
+        names = _names(records, layout) if request.whole or request.named else modules
         packages = {name.partition(".")[0] for name in modules}
         if any(name not in names and name.partition(".")[0] in packages for name in request.named):
             # What the project has instead is told from all its names.

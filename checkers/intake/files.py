@@ -40,6 +40,7 @@ NEVER_ENTERED = frozenset(
 
 PYTHON_SUFFIXES = frozenset({".ipynb", ".py", ".pyw"})
 STUB_SUFFIX = ".pyi"
+_SUFFIXES = PYTHON_SUFFIXES | {STUB_SUFFIX}
 _SHEBANG_BYTES = 128
 _INTERPRETERS = (b"python", b"pypy", b"uv run", b"pipx run")
 
@@ -107,7 +108,7 @@ class _Ignore:
 
 class _Walk:
     def __init__(self, root: str, exclude: GitIgnoreSpec, named: frozenset[str]) -> None:
-        self.root = root
+        self.root = os.path.join(root, "")
         self.named = named
         self.real_root = os.path.realpath(root)
         self.exclude = exclude
@@ -120,7 +121,7 @@ class _Walk:
             folder, ignores = todo.pop()
             self._watch(folder)
             try:
-                with os.scandir(os.path.join(self.root, folder)) as entries:
+                with os.scandir(self.root + folder) as entries:
                     found = list(entries)
             except OSError as error:
                 self._unreadable(folder.rstrip("/") or ".", f"cannot list the folder: {error.strerror}")
@@ -140,7 +141,7 @@ class _Walk:
                     self._take(entry, path)
 
     def _watch(self, path: str) -> Stamp:
-        self.listing.watched[path] = stamp(os.path.join(self.root, path))
+        self.listing.watched[path] = stamp(self.root + path)
         return self.listing.watched[path]
 
     def _watch_way_to(self, target: str) -> None:
@@ -154,9 +155,9 @@ class _Walk:
         *_, mode = self._watch(folder + ".gitignore")
         if not stat.S_ISREG(mode):
             return ()  # opening a pipe would wait for its writer
-        path = os.path.join(self.root, folder, ".gitignore")
+        path = Path(self.root, folder, ".gitignore")
         try:
-            lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         except OSError:
             return ()  # nothing is ignored, so more is checked
         return (_Ignore(folder, _patterns(lines)),)
@@ -171,12 +172,10 @@ class _Walk:
         return False
 
     def _is_python(self, entry: os.DirEntry[str], path: str) -> bool:
-        if entry.name.endswith(".py") and entry.name[0] != ".":
-            return True
-        suffix = os.path.splitext(entry.name)[1]
-        if suffix in PYTHON_SUFFIXES or suffix == STUB_SUFFIX:
-            return True
-        if suffix or entry.name.startswith("."):
+        stem, dot, suffix = entry.name.rpartition(".")
+        if stem.strip("."):  # what only begins with dots has no suffix, as os.path.splitext has it
+            return dot + suffix in _SUFFIXES
+        if dot:
             return False
         self._watch(path)
         return path in self.named or self._has_shebang(entry, path)
@@ -196,7 +195,7 @@ class _Walk:
     def _take(self, entry: os.DirEntry[str], path: str) -> None:
         self._watch(path)
         if entry.is_symlink():
-            target = os.path.realpath(os.path.join(self.root, path))
+            target = os.path.realpath(self.root + path)
             if os.path.isdir(target):
                 return
             if not target.startswith(self.real_root + os.sep):
