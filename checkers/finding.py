@@ -20,19 +20,9 @@ from checkers.facts import model as f
 from checkers.facts.hot import Hits
 from checkers.facts.summary import Summary
 from checkers.intake.cache import NOTHING, Document, Record
-from checkers.intake.pipeline import (
-    Analysed,
-    Job,
-    Sight,
-    Source,
-    analyse_files,
-    analyse_here,
-    default_jobs,
-    look_at_files,
-    place_in,
-    unpack,
-)
+from checkers.intake.pipeline import Analysed, Job, Sight, Source, analyse_here, place_in, unpack
 from checkers.intake.words import MUST, Known, wanted_words
+from checkers.intake.workers import Workers, analyse_files, default_jobs, look_at_files
 from checkers.limits import recursion
 from checkers.model import Comment, Header, SourceFile, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
@@ -89,7 +79,8 @@ class Finding:
         self.signs = self._signs_before = frozenset(document.signs) if known else frozenset()
         """What is known of the tree, see :class:`checkers.intake.words.Known`."""
         self._waiting, self._total = set(stale), len(stale)
-        again = self._gather(stale) if stale else set()
+        with Workers(request.jobs or default_jobs(), request.executor) as self._workers:
+            again = self._gather(stale) if stale else set()
         self.records = {path: self._found[path] for path in paths}
         self.is_new = bool(stale) or document.records.keys() != self.records.keys()
         """Whether there is something to tell that ``document`` does not hold."""
@@ -165,10 +156,10 @@ class Finding:
 
     def _look(self, paths: Sequence[str], job: Job) -> Iterator[Sight]:
         sources = [Source(path, self._unsaved(path)) for path in paths]
-        return look_at_files(job, sources, self._jobs, self._request.executor)
+        return look_at_files(job, sources, self._workers)
 
     def _analyse(self, sources: list[Source]) -> None:
-        for answer in analyse_files(self._job, sources, self._jobs, self._request.executor):
+        for answer in analyse_files(self._job, sources, self._workers):
             packed = answer.packed
             if isinstance(packed, Analysed):
                 self._unpackable[answer.path] = packed
@@ -194,10 +185,9 @@ class Finding:
         source = Source(path, self._unsaved(path), NOTHING_COUNTS)
         analysed = analyse_here(self._job, source)
         if analysed is None:
-            for answer in analyse_files(self._job, [source], 1):
-                packed = answer.packed
-                analysed = packed if isinstance(packed, Analysed) else unpack(packed)
-        assert analysed is not None, "a worker answers"
+            with Workers(1) as alone:
+                (answer,) = analyse_files(self._job, [source], alone)
+            analysed = answer.packed if isinstance(answer.packed, Analysed) else unpack(answer.packed)
         return analysed
 
     def _learn(self, signs: Iterable[str]) -> None:
@@ -206,10 +196,6 @@ class Finding:
     def _unsaved(self, path: str) -> bytes | None:
         stdin = self._request.stdin
         return stdin[1] if stdin is not None and stdin[0] == path else None
-
-    @property
-    def _jobs(self) -> int:
-        return self._request.jobs or default_jobs()
 
     def _affected(self, document: Document, stale: set[str]) -> Iterable[str]:
         """The files to be resolved again."""

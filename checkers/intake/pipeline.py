@@ -1,40 +1,12 @@
-"""Who reads the files: worker processes, so that a parser that dies takes one file with it and not the run.
-
-The seam is :class:`concurrent.futures.Executor`: work is handed out in chunks of paths, answers are facts. LibCST's
-parser can be killed by what it is given (stack overflow on nesting, quadratic time on long chains, memory). Each
-worker bounds its own processor time and memory; when one dies, the chunks that were under way are read again, one
-file in one worker, and the file that kills that one too is reported as unanalysed.
-
-An executor that a caller hands in is given the same chunks, and its processes are left as they are: limits, signals and
-the collector are its owner's. What it does not answer, our own workers read.
-"""
+"""From the bytes of one file to its facts, or to the reason why there are none; what a worker is given, and answers."""
 
 from __future__ import annotations
 
-import faulthandler
-import gc
-import multiprocessing
-import multiprocessing.connection
-import os
 import re
 import signal
-import sys
-import threading
-import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    as_completed,
-    wait,
-)
-from contextlib import contextmanager, suppress
-from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -54,12 +26,8 @@ from checkers.lines import split_lines
 if TYPE_CHECKING:
     from libcst import ParserSyntaxError
 
-CHUNK_FILES = 16
-LOOK_FILES = 100
-"""A look at a file is short work."""
 CPU_SECONDS = 20
 CPU_SECONDS_PER_MIB = 10
-MEMORY_BYTES = 6 * 1024**3
 MAX_MESSAGE = 80
 
 _PACKED_DEPTH = 1000
@@ -135,9 +103,6 @@ class Answer(NamedTuple):
     stamp: Stamp
     hits: Hits | None = None
     """The words that counted, with those that the file itself gave."""
-
-
-Found = TypeVar("Found", Sight, Answer)
 
 
 def unpack(packed: bytes | msgspec.Raw) -> Analysed:
@@ -330,151 +295,7 @@ def _limit_time(size: int) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
 
-def _prepare_worker() -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if sys.platform != "win32":
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: it ends the workers
-    gc.disable()  # facts hold no cycles, and pickling them would walk the heap again and again
-    faulthandler.disable()  # that a parser may die here is expected, and told as a finding
-
-
-def _end_with_parent() -> None:
-    """A worker waits for work on a pipe that its siblings hold open too: it has to watch the parent itself."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[Executor]:
-    """A pool whose processes are ended at once when the scan is interrupted or given up."""
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    others = {process.pid for process in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_prepare_worker)
-    try:
-        yield pool
-    except BaseException:
-        for process in multiprocessing.active_children():
-            if process.pid not in others:
-                process.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def default_jobs() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def analyse_files(job: Job, sources: Sequence[Source], jobs: int, executor: Executor | None = None) -> Iterator[Answer]:
-    """What became of each of ``sources``, in any order, on ``executor``, or else by ``jobs`` workers of our own."""
-    for found in _read_files(analyse_chunk, CHUNK_FILES, job, sources, jobs, executor):
-        yield _fatal(job, found) if isinstance(found, Source) else found
-
-
-def look_at_files(job: Job, sources: Sequence[Source], jobs: int, executor: Executor | None = None) -> Iterator[Sight]:
-    """What a look at each of ``sources`` tells, in any order; see :func:`analyse_files`."""
-    for found in _read_files(look_at_chunk, LOOK_FILES, job, sources, jobs, executor):
-        yield Sight(found.path, Stamp(), None) if isinstance(found, Source) else found
-
-
-def _read_files(
-    work: Callable[..., list[Found]],
-    size: int,
-    job: Job,
-    sources: Sequence[Source],
-    jobs: int,
-    executor: Executor | None,
-) -> Iterator[Found | Source]:
-    """What ``work`` says of each source; the source itself stands for one that no worker survived."""
-    waiting = deque(tuple(sources[start : start + size]) for start in range(0, len(sources), size))
-    suspects: list[Source] = []
-    if executor is not None:
-        yield from _on_foreign(executor, work, job, waiting)
-    while waiting:
-        with _workers(min(jobs, len(waiting))) as pool:
-            yield from _until_broken(pool, work, job, waiting, suspects, 2 * jobs)
-    for suspect in suspects:
-        yield _read_alone(work, job, suspect)
-
-
-def _on_foreign(
-    executor: Executor, work: Callable[..., list[Found]], job: Job, waiting: deque[Chunk]
-) -> Iterator[Found]:
-    """Have ``executor`` work through ``waiting``; what it does not answer stays there, and a warning tells so."""
-    running: dict[Future[list[Found]], Chunk] = {}
-    failure: Exception | None = None
-    try:
-        while waiting and failure is None:
-            try:
-                running[executor.submit(work, job, waiting[0])] = waiting[0]
-                waiting.popleft()
-            except Exception as error:  # broken, shut down: each executor has its own
-                failure = error
-        for future in as_completed(running):
-            try:
-                results = future.result()
-            except Exception as error:
-                failure = failure or error
-                waiting.append(running[future])
-            else:
-                yield from results
-    finally:
-        for future in running:
-            future.cancel()
-    if failure is not None:
-        count = sum(map(len, waiting))
-        told = f"{type(failure).__name__}: {failure}"
-        message = f"the executor gave no answer for {count} files, which workers of this process now read: {told}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
-def _until_broken(
-    pool: Executor,
-    work: Callable[..., list[Found]],
-    job: Job,
-    waiting: deque[Chunk],
-    suspects: list[Source],
-    window: int,
-) -> Iterator[Found]:
-    """Work through ``waiting``; when a worker dies, stop and leave what was under way in ``suspects``."""
-    running: dict[Future[list[Found]], Chunk] = {}
-    broken = False
-    while running or (waiting and not broken):
-        while waiting and not broken and len(running) < window:
-            chunk = waiting.popleft()
-            try:
-                running[pool.submit(partial(work, bounded=True), job, chunk)] = chunk
-            except BrokenExecutor:
-                waiting.appendleft(chunk)
-                broken = True
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            chunk = running.pop(future)
-            try:
-                yield from future.result()
-            except BrokenExecutor:
-                broken = True
-                suspects += chunk
-
-
-def _read_alone(work: Callable[..., list[Found]], job: Job, source: Source) -> Found | Source:
-    try:
-        with _workers(1) as pool:
-            return pool.submit(partial(work, bounded=True), job, (source,)).result()[0]
-    except BrokenExecutor:
-        return source
-
-
-def _fatal(job: Job, source: Source) -> Answer:
+def fatal(job: Job, source: Source) -> Answer:
+    """The answer for a file that no worker survived."""
     message = "the parser did not survive this file, or took too long: an expression in it is too long or too deep"
     return _answer(job, Analysed(source.path, None, Broken("SRC005", message, 1, 1)), Stamp(), source.hits)

@@ -13,7 +13,7 @@ import pytest
 
 from checkers.engine import Scan, scan
 from checkers.facts.interest import Interest
-from checkers.intake import pipeline
+from checkers.intake import pipeline, workers
 from checkers.model import SourceFile
 from tests.checkers.interrupts import INTERRUPTIBLE
 
@@ -145,7 +145,8 @@ def test_things_that_are_no_files(tmp_path: Path) -> None:
 
 def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path) -> None:
     job = pipeline.Job(str(tmp_path), Interest(), 1000)
-    (answer,) = pipeline.analyse_files(job, [pipeline.Source("gone.py")], 1)
+    with workers.Workers(1) as alone:
+        (answer,) = workers.analyse_files(job, [pipeline.Source("gone.py")], alone)
     assert isinstance(answer.packed, bytes)
     result = pipeline.unpack(answer.packed)
     assert result.broken is not None

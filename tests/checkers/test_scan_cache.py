@@ -18,7 +18,7 @@ import pytest
 
 from checkers import engine, finding
 from checkers.facts.model import Broken
-from checkers.intake import cache, pipeline
+from checkers.intake import cache, pipeline, workers
 from checkers.model import Tree
 from checkers.resolve.sites import SiteFinder
 
@@ -94,7 +94,7 @@ def test_what_one_process_kept_another_finds_whatever_its_hashes(project: Path) 
 
 def test_a_failure_that_may_be_the_machines_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def analyse_files(job: pipeline.Job, sources: Sequence[pipeline.Source], *rest: Any) -> Iterator[pipeline.Answer]:
-        for answer in pipeline.analyse_files(job, sources, *rest):
+        for answer in workers.analyse_files(job, sources, *rest):
             if answer.path == "a.py":
                 killed = pipeline.Analysed("a.py", None, Broken("SRC005", "a worker was killed", 1, 1))
                 answer = answer._replace(packed=msgspec.msgpack.encode(killed), summary=None)
@@ -228,7 +228,7 @@ def test_what_was_written_while_the_scan_went_on_is_looked_at_again(
 
     def analyse_files(job: pipeline.Job, sources: Sequence[pipeline.Source], *rest: Any) -> Iterator[pipeline.Answer]:
         read_ns.append(time.time_ns())
-        return pipeline.analyse_files(job, sources, *rest)
+        return workers.analyse_files(job, sources, *rest)
 
     monkeypatch.setattr(finding, "analyse_files", analyse_files)
     scan(project)
@@ -403,7 +403,7 @@ def test_a_new_file_reads_no_other(chain: Path, monkeypatch: pytest.MonkeyPatch)
 
     def analyse_files(job: pipeline.Job, sources: Sequence[pipeline.Source], *rest: Any) -> Iterator[pipeline.Answer]:
         read.extend(source.path for source in sources)
-        return pipeline.analyse_files(job, sources, *rest)
+        return workers.analyse_files(job, sources, *rest)
 
     monkeypatch.setattr(finding, "analyse_files", analyse_files)
     write(chain / "package/inner.py", "from base import launch\nlaunch('x')\n")

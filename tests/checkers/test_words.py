@@ -11,7 +11,7 @@ import pytest
 
 from checkers import catalog, engine, finding
 from checkers.facts import syntax
-from checkers.intake import pipeline, words
+from checkers.intake import pipeline, words, workers
 from checkers.model import ApiKind, Tree
 from tests.checkers.trees import write
 
@@ -380,7 +380,7 @@ def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def analyse_files(job: pipeline.Job, sources: Sequence[pipeline.Source], *rest: Any) -> Iterator[pipeline.Answer]:
         paths.extend(source.path for source in sources)
-        return pipeline.analyse_files(job, sources, *rest)
+        return workers.analyse_files(job, sources, *rest)
 
     monkeypatch.setattr(finding, "analyse_files", analyse_files)
     return paths
