@@ -39,6 +39,7 @@ _MARKS = f"{IMPORTED}{ATTRIBUTE}{QUOTED}"
 
 _IDENTIFIERS = bytes(c if (chr(c).isalnum() and c < 128) or c in b"_." or c >= 128 else 32 for c in range(256))
 _NAMES = _IDENTIFIERS.replace(b".", b" ")
+_NAMES_AND_QUOTES = bytes(34 if c in b"\"'" else _NAMES[c] for c in range(256))
 _FEW = 8
 """Words for which it is faster to search the text than to split it."""
 _IMPORT = re.compile(rb"import(?!\w)[ \t]*(\((?:[^)#]|#[^\r\n]*)*\)|(?:[^\\\r\n;#]|\\\r?\n)*)")
@@ -63,8 +64,9 @@ _CLASS = ".__class__"
 _TYPE_OF = re.compile(rb"type\s*\((?!\s*self\s*\))(?:[^()]|\([^()]*\))*\)\s*(?:[(\r\n#;]|\Z|(?:if|or|and|else)\b)")
 _CLASS_OF = re.compile(rb"__class__(?<!\bself\.__class__)(?!\w|\s*(?:\.\s*__(?!call__)|is\b|[!=]=))")
 """The class of some object, other than for its name: such a class is called without any word of its own."""
-_ITSELF = re.compile(r"(\w+)\s*\.\s*(?:{})".format("|".join(sorted(ITSELF))).encode())
-"""What is itself under another name."""
+_ITSELF = re.compile(r"\.\s*(?:{})".format("|".join(sorted(ITSELF))).encode())
+"""Behind what is itself under another name."""
+_LAST_NAME = re.compile(rb"\w+\Z")
 _BY_STRING = re.compile(rb"(?:import_module|__import__|modules)\s*[(\[]([^)\]]*)")
 _STRING = re.compile(rb"[\"']([\w.]+)[\"']")
 _CHAIN = re.compile(rb"[\"']([\w.]+\.)\w+[\"']")
@@ -177,7 +179,7 @@ def glance(data: bytes, sought: Vocabulary, wanted: frozenset[bytes], *, must: b
     unique = b" ".join({*dotted})
     behind = _behind_lone_dots(data, dotted)
     found = _words(unique, behind, wanted)
-    if _ODD_ACCESS.search(data) is not None:
+    if not found.isdisjoint(_ACCESS) and _ODD_ACCESS.search(data) is not None:
         found |= {kind + word.decode() for word in wanted for kind in ("", ATTRIBUTE, IMPORTED, QUOTED)}
     if _TYPE_OF.search(data) is not None or _CLASS_OF.search(data) is not None:
         found.add(_CLASS)
@@ -191,8 +193,7 @@ def glance(data: bytes, sought: Vocabulary, wanted: frozenset[bytes], *, must: b
         imports.roots |= {name for name in named if name in sought.makers or name in sought.modules}
         imports.renamed |= named.intersection(sought.modules)
     imports.renamed.update(_given_on(dotted, unique, behind, found, imports, sought))
-    if b".__" in data:
-        imports.renamed.update(name.decode() for name in _ITSELF.findall(data) if name.decode() in sought.modules)
+    imports.renamed.update(name for name in _called_itself(data) if name in sought.modules)
     signs = _signs(found, imports, sought)
     if must:
         signs.add(MUST)
@@ -217,13 +218,19 @@ def _as_value(name: str) -> re.Pattern[bytes]:
 
 
 def _quoted(data: bytes, words: Iterable[str]) -> set[str]:
-    names = [word for word in words if word[0] not in (ATTRIBUTE, IMPORTED)]
+    ends = {*data.translate(_NAMES_AND_QUOTES).replace(b'"', b'" ').split()}
     inside = {part for chain in _CHAIN.findall(data) for part in chain.split(b".")}
-    return {
-        QUOTED + name
-        for name in names
-        if f'{name}"'.encode() in data or f"{name}'".encode() in data or name.encode() in inside
-    }
+    names = [word for word in words if word[0] not in (ATTRIBUTE, IMPORTED)]
+    return {QUOTED + name for name in names if b'%s"' % name.encode() in ends or name.encode() in inside}
+
+
+def _called_itself(data: bytes) -> Iterator[str]:
+    """Names before what gives a callable again."""
+    for match in _ITSELF.finditer(data):
+        before = data[: match.start()].rstrip()
+        name = _LAST_NAME.search(before, before.rfind(b"\n") + 1)
+        if name is not None:
+            yield name[0].decode()
 
 
 def _in_hand(words: Iterable[str], sought: Vocabulary) -> set[str]:
@@ -238,7 +245,7 @@ def _given_on(
 
     ``unique``: what stands in ``dotted``, once each; ``behind``: words behind a dot and white space.
     """
-    unique += b" "
+    chains, unique = unique.split(), unique + b" "
     for word in words:
         name = word.lstrip(_MARKS)
         if name not in sought.modules:
@@ -247,7 +254,7 @@ def _given_on(
         if word[0] == QUOTED or (word[0] == ATTRIBUTE and spelled in behind):
             yield name
         elif word[0] == ATTRIBUTE and b".%s " % spelled in unique:
-            ends = [chain for chain in unique.split() if chain.endswith(b"." + spelled)]
+            ends = [chain for chain in chains if chain.endswith(b"." + spelled)]
             if any(dotted.count(chain) > imports.paths[chain] for chain in ends):
                 yield name
         elif (imports.has_star or name in imports.modules) and dotted.count(spelled) > imports.modules.get(name, 0):
