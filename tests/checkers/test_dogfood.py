@@ -112,7 +112,7 @@ def test_this_tree_is_green_and_its_worker_pools_declared(copy: Path, command: s
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     sites = [site for site in json.loads(done.stdout)["sites"] if not site["path"].startswith("tests/")]
     pools = [site for site in sites if site["api"] == "concurrent.futures.ProcessPoolExecutor"]
-    assert [pool["path"] for pool in pools] == ["benchmarks/simulate.py", "checkers/intake/pipeline.py"]
+    assert [pool["path"] for pool in pools] == ["benchmarks/simulate.py", "checkers/intake/workers.py"]
     if command == "ownership":
         assert [(pool["owner"], pool["source"]) for pool in pools] == [("standalone_compat", "manifest")] * 2
 
