@@ -91,8 +91,10 @@ ManifestT = TypeVar("ManifestT", bound="Manifest")
 _NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _KINDS = tuple(kind.value for kind in ApiKind if kind is not ApiKind.DECLARED)
 _TIERS = tuple(tier.value for tier in Tier)
-_FORMS = tuple(form.value for form in Form)
+_FORMS = tuple(form.value for form in Form if form is not Form.KEYWORD)  # which keyword, an entry cannot say
 
+_TARGET = r"(?!(?:.*\.)?(?:\(\))?$)\S+"
+"""Its last component says something: what ends in a dot would be looked for under no word."""
 _QUALIFIED = Pattern("a qualified name such as `app.jobs.submit`", _NAME)
 _PATHS = Made(Array(RelativePath(patterns=True)), PathSet)
 _PLACED_PATHS = Array(Placed(RelativePath(patterns=True)))
@@ -244,7 +246,7 @@ class Rule(Table):
     id: str = key(Pattern("letters, digits, `-`, `_` and `.`", r"[\w.-]+"), "", need=Need.WANTED)
     targets: tuple[Value[str], ...] = key(
         Array(
-            Placed(Pattern("`@kind`, a qualified name, a name with `*`, or a method chain", r"\S+")),
+            Placed(Pattern("`@kind`, a qualified name, a name with `*`, or a method chain", _TARGET)),
             nonempty=True,
         ),
         (),
@@ -352,11 +354,19 @@ def _parse(text: str, path: str) -> dict[str, object]:
         return tomllib.loads(text)
     except RecursionError:
         raise ManifestError(path, "nested too deeply") from None
-    except ValueError as error:  # TOMLDecodeError; also an integer of thousands of digits
+    except tomllib.TOMLDecodeError as error:
         what, line = _parsers_words(str(error), text)
+    except ValueError:  # an integer of so many digits that Python does not read it
+        what, line = "an integer of thousands of digits", _longest_number(text)
     held = text.split("\n")[line - 1].strip() if line is not None else ""
     where = f"here: {printable(held)}" if held else ""
     raise ManifestError(path, f"not valid TOML: {printable(what, 120)}", line=line, help=where)
+
+
+def _longest_number(text: str) -> int:
+    """The line on which the longest run of digits stands."""
+    runs = [max((len(run) for run in re.findall(r"[0-9_]+", row)), default=0) for row in text.split("\n")]
+    return runs.index(max(runs)) + 1
 
 
 def _parsers_words(message: str, text: str) -> tuple[str, int | None]:

@@ -16,7 +16,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time
 from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -107,6 +107,11 @@ def printable(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 
 
+def is_blank(text: str) -> bool:
+    """Whether ``text`` holds nothing that can be seen."""
+    return not any(character.isprintable() and not character.isspace() for character in text)
+
+
 def shown(value: object) -> str:
     """A value and its TOML type, for "… is not allowed"."""
     if isinstance(value, str):
@@ -125,6 +130,7 @@ _TOML_TYPES: tuple[tuple[type, str], ...] = (
     (float, "the float {}"),
     (datetime, "the date-time {}"),
     (date, "the date {}"),
+    (time, "the time {}"),
     (list, "an array"),
     (dict, "a table"),
 )
@@ -212,7 +218,7 @@ class Text:
     def read(self, value: object, at: At) -> str:
         if not isinstance(value, str):
             _wrong_type(value, at, self.allowed)
-        if not value.strip():
+        if is_blank(value):
             at.refuse("an empty string is not allowed", f"allowed: {self.allowed}; or leave the key out")
         return value
 
@@ -513,7 +519,7 @@ def _is_missing(name: str, declared: Key, known: Mapping[str, object], at: At) -
     else:
         needed = declared.need is not Need.NONE
     held = known.get(name)
-    empty = isinstance(held, str) and not held.strip()
+    empty = isinstance(held, str) and is_blank(held)
     if not needed or not (held is None or empty):
         return False
     what = f"{'empty' if empty else 'missing'} `{name}`"

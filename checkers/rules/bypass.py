@@ -39,7 +39,8 @@ def judge(tree: Tree, manifest: BypassManifest, *, selection: Selection, today: 
     for keys, finding in manifest.at.document.problems:
         of = manifest.rule_of(keys)
         found.add(finding, *(() if of is None else (of,)))
-    if not manifest.rule:
+    broken = any(keys[0] == "rule" for keys, _ in manifest.at.document.problems)
+    if not manifest.rule and not broken:
         message = "no `[[rule]]`: nothing is forbidden"
         found.add(manifest.at.finding("BYP007", message, "say what must not start outside the scheduler"))
     for finding in (*_duplicate_rules(manifest), *_stale_submission(paths, tree, manifest)):

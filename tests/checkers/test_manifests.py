@@ -226,7 +226,10 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
                 f"each element: {PATTERN}"
             ),
         ),
-        ("x = " + "9" * 5000, None),
+        (
+            f"version = 1\nx = [1,\n 2, {'9' * 5000}]",
+            "m.toml:3: not valid TOML: an integer of thousands of digits; here: 2, " + "9" * 56 + "…",
+        ),
         ("x = " + "[" * 5000, "m.toml: nested too deeply"),
         ("x = " + "{a=" * 5000, "m.toml: nested too deeply"),
         (
@@ -236,6 +239,10 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         (
             of_site("until = 2027-02-03T00:00:00"),
             ("m.toml:7: site.until: the date-time 2027-02-03 00:00:00 is not allowed; allowed: a date, YYYY-MM-DD"),
+        ),
+        (
+            of_site("until = 07:32:00"),
+            "m.toml:7: site.until: the time 07:32:00 is not allowed; allowed: a date, YYYY-MM-DD",
         ),
         (
             of_site("max_sites = 0"),
@@ -275,6 +282,13 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
         (
             'version = 1\n[catalog]\nkinds = ["declared"]\n',
             (f'm.toml:3: catalog.kinds: the string "declared" is not allowed; allowed: {KINDS}'),
+        ),
+        (
+            'version = 1\n[[catalog.api]]\nname = "a.b"\nkind = "pool"\nwhy = "w"\nform = "keyword"\n',
+            (
+                'm.toml:6: catalog.api.form: the string "keyword" is not allowed; '
+                "allowed: `call`, `class`, `method`, `decorator` or `dynamic`"
+            ),
         ),
         (
             'version = 1\nroots = ["../x"]\n',
@@ -354,6 +368,16 @@ def test_unusable_bypass_manifest(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("target", [".", "subprocess.", "app.Runner..", "*.spawner().", "*.()", "()", "a b"])
+def test_a_target_ends_in_a_name(target: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        bypass("version = 1\n" + RULE.replace("@process", target))
+    assert str(caught.value) == (
+        f'm.toml:4: rule.targets: the string "{target}" is not allowed; '
+        "allowed: `@kind`, a qualified name, a name with `*`, or a method chain"
+    )
+
+
 # Faults of single entries
 
 
@@ -407,6 +431,12 @@ followup = "issue 3"
         ),
     ]
     assert [site.path for site in manifest.site] == ["a.py", "b.py"]
+
+
+@pytest.mark.parametrize("reason", ["", " \\t", "\\u00a0", "\\u200b\\ufeff", "\\u001b\\u0000"])
+def test_a_reason_that_cannot_be_seen_is_none(reason: str) -> None:
+    manifest = ownership(f'version = 1\n[[site]]\npath = "a.py"\nowner = "interactive"\nreason = "{reason}"\n')
+    assert brief(manifest.problems) == ["m.toml:5:1 OWN009 empty `reason` in `site`"]
 
 
 def test_faults_of_rules_are_findings() -> None:

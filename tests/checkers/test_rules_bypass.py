@@ -309,6 +309,11 @@ def test_a_manifest_without_a_rule_forbids_nothing_and_says_so() -> None:
     assert (finding.code, finding.message) == ("BYP007", "no `[[rule]]`: nothing is forbidden")
 
 
+def test_a_rule_that_lacks_its_targets_is_told_once() -> None:
+    (finding,) = check(make_tree(RUN), '[[rule]]\nid = "a"\nmessage = "m"\n').findings
+    assert (finding.line, finding.code, finding.message) == (2, "BYP007", "missing `targets` in `rule`")
+
+
 # Rollout
 
 

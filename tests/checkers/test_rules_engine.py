@@ -7,9 +7,13 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from checkers.catalog import Form
 from checkers.engine import Scan, scan
-from checkers.manifests import load_bypass, load_ownership
+from checkers.manifests import ManifestError, bypass_from_text, load_bypass, load_ownership
+from checkers.model import ApiKind
 from checkers.rules import Judgement, bypass, ownership
 from tests.checkers.trees import places
 
@@ -193,3 +197,51 @@ def test_a_file_that_cannot_be_parsed_makes_nothing_stale(project: Path) -> None
         "tools/release.py:2 OWN001",
     ]
     assert places(check_bypass(project).findings) == []
+
+
+WORDS = st.sampled_from(["app", "jobs", "submit", "subprocess", "run", "*", "()", "[]", ".", ".", "@process", "é", "-"])
+
+
+# The project is only read.
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(target="subprocess.")
+@example(target="*.spawner().")
+@given(target=st.lists(WORDS, min_size=1, max_size=6).map("".join))
+def test_a_target_is_refused_or_looked_for(project: Path, target: str) -> None:
+    text = f'version = 1\n[[rule]]\nid = "any"\ntargets = ["{target}"]\nmessage = "m"\n'
+    try:
+        manifest = bypass_from_text(text, "m.toml")
+    except ManifestError:
+        return  # tests/checkers/test_manifests.py tells which
+    found = scan(Scan(project, jobs=1, targets=manifest.targets, named=manifest.targets))
+    judged = bypass.judge(found, manifest, selection=manifest.selection, today=TODAY)
+    # A rule governs something, or is told to be stale.
+    assert {finding.code for finding in judged.findings} <= {"BYP001", "BYP004"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ApiKind if kind is not ApiKind.DECLARED])
+@pytest.mark.parametrize("form", Form)
+def test_an_api_of_ones_own_is_refused_or_looked_for(project: Path, form: Form, kind: ApiKind) -> None:
+    text = f"""\
+version = 1
+
+[catalog]
+kinds = ["{kind}"]
+
+[[catalog.api]]
+name = "app.jobs.submit"
+kind = "{kind}"
+form = "{form}"
+why = "starts a job"
+"""
+    (project / "m.toml").write_text(text, encoding="utf-8")
+    if form is Form.KEYWORD:
+        with pytest.raises(
+            ManifestError, match=r'^m\.toml:9: catalog\.api\.form: the string "keyword" is not allowed; '
+        ):
+            load_ownership(project, project / "m.toml")
+        return
+    manifest = load_ownership(project, project / "m.toml")
+    tree = scan(Scan(project, jobs=1, apis=manifest.apis, named=("app.jobs.submit",)))
+    found = [(site.line, site.column) for file in tree.files for site in file.sites if site.api == "app.jobs.submit"]
+    assert found == [(28, 5)]
