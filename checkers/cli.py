@@ -262,7 +262,7 @@ def _parameters(check: Check) -> list[click.Parameter]:
             ["--root"],
             type=folder,
             metavar="DIR",
-            help="Project root. [default: nearest parent with pyproject.toml or .git]",
+            help="Project root. [default: nearest parent with pyproject.toml or .git, else the working directory]",
         ),
         click.Option(
             ["--manifest"],

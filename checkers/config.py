@@ -9,6 +9,7 @@ from pathlib import Path
 
 from checkers import warm
 from checkers.model import ApiKind, Tier
+from checkers.resolve.layout import LayoutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Request:
 
     root: Path
     paths: tuple[str, ...] = ()
-    """Selected paths relative to the root, ``../`` first where they lie outside; empty: the whole tree."""
+    """Selected paths relative to the root; empty: the whole tree."""
     given: tuple[str, ...] = ()
     """These paths as they were given: from the working directory, perhaps by way of links."""
     manifest: Path | None = None
@@ -63,19 +64,23 @@ def root_of(paths: Sequence[str]) -> Path:
 def below_root(root: Path, path: str) -> str:
     """``path``, as given from the working directory, relative to ``root`` and with ``/``.
 
-    A path that lies in the root only by way of a symbolic link to the root or above it is found in it all the
-    same; one outside keeps its ``..`` and is for the scan to refuse.
+    Of links only one to a file, the path's last component, has a name of its own in the root. One to a folder stands
+    for that folder, for the scan follows none. Raises LayoutError where the path leads out of the root.
     """
     given = absolute(path)
-    if not given.is_relative_to(root):
-        real = given.parent.resolve() / given.name
-        if real.is_relative_to(root.resolve()):
-            return real.relative_to(root.resolve()).as_posix()
-    return Path(os.path.relpath(given, root)).as_posix()
+    folder, name = (given, "") if os.path.isdir(given) else (given.parent, given.name)  # noqa: PTH112 - never raises
+    below = Path(os.path.relpath(os.path.realpath(folder), os.path.realpath(root))) / name
+    if ".." in below.parts:
+        what = f"{path}: lies outside the project root {root}"
+        raise LayoutError(f"{what}; paths count from the working directory: give --root, or another path")
+    return below.as_posix()
 
 
 def select(root: Path, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The given paths relative to ``root``; none where the root itself is among them: the whole tree."""
+    """The given paths relative to ``root``; none where the root itself is among them: the whole tree.
+
+    Raises LayoutError.
+    """
     selected = tuple(dict.fromkeys(below_root(root, path) for path in paths))
     return () if "." in selected else selected
 

@@ -262,17 +262,40 @@ def test_what_a_selected_file_imports_is_resolved_in_the_others(project: Project
 def test_paths_that_lie_elsewhere(project: Project, ownership: Command, tmp_path: Path) -> None:
     folder = project({OWNERSHIP: "version = 1\n", "a.py": RUN})
     make(tmp_path / "other", {"b.py": RUN})
-    outside = f"../other/b.py: lies outside the project root {folder}; give --root, or another path"
-    for given, message in {
-        "../other/b.py": outside,
-        str(tmp_path / "other" / "b.py"): outside,
-        "none.py": f"none.py: no such file or folder below {folder}",
-    }.items():
-        assert ownership(given) == (2, "", f"error: {message}\n")
+    advice = "paths count from the working directory: give --root, or another path"
+    for given in ("../other/b.py", str(tmp_path / "other" / "b.py"), "..", "../gone/b.py"):
+        message = f"error: {given}: lies outside the project root {folder}; {advice}\n"
+        assert ownership(given) == (2, "", message)
+    assert ownership("none.py") == (2, "", f"error: none.py: no such file or folder below {folder}\n")
     assert places(ownership(str(folder / "a.py"))[1]) == ["a.py:3:OWN001"]
     (tmp_path / "link").symlink_to(folder)
     assert places(ownership(str(tmp_path / "link" / "a.py"))[1]) == ["a.py:3:OWN001"]
     assert places(ownership("--root", str(tmp_path / "link"), str(folder / "a.py"))[1]) == ["a.py:3:OWN001"]
+
+
+def test_a_path_by_way_of_a_link_is_what_the_link_leads_to(
+    project: Project, ownership: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project({OWNERSHIP: "version = 1\n", "app/a.py": RUN, "app/deep/b.py": RUN, "c.py": "import app\n"})
+    make(tmp_path / "other", {"a.py": RUN})
+    for name, target in {"folder": "app", "app/loop": "..", "app/out": "../../other", "app/c.py": "../c.py"}.items():
+        (folder / name).symlink_to(target)
+    for given, found in {
+        "folder": ["app/a.py:3:OWN001", "app/deep/b.py:3:OWN001"],
+        "folder/": ["app/a.py:3:OWN001", "app/deep/b.py:3:OWN001"],
+        "folder/a.py": ["app/a.py:3:OWN001"],
+        "app/loop/folder/deep": ["app/deep/b.py:3:OWN001"],
+        "app/loop": ["app/a.py:3:OWN001", "app/deep/b.py:3:OWN001"],
+    }.items():
+        status, output, errors = ownership(given)
+        assert (status, places(output), errors) == (1, found, ""), given
+    assert ownership("app/c.py") == (0, "no findings, 1 file, 0 sites\n", "")
+    for given in ("app/out", "app/out/a.py", "app/loop/app/out/new.py"):
+        status, output, errors = ownership(given)
+        assert (status, output) == (2, "")
+        assert errors.startswith(f"error: {given}: lies outside the project root {folder}; ")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(RUN.encode())))
+    assert places(ownership("--stdin-filename", "folder/a.py")[1]) == ["app/a.py:3:OWN001"]
 
 
 def test_a_run_over_no_file_says_so(project: Project, ownership: Command) -> None:
