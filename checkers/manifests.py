@@ -47,9 +47,11 @@ from checkers.toml_fields import (
     Value,
     Version,
     Whole,
+    joined,
     key,
     printable,
     read_table,
+    shown,
     suggestion,
 )
 from checkers.toml_places import Keys, Places
@@ -389,6 +391,8 @@ class _File:
     name: str
     """Of its table in pyproject.toml."""
     default: str
+    example: str
+    """Code whose page shows such a manifest."""
     codes: Mapping[Fault, str]
 
 
@@ -396,12 +400,14 @@ _OWNERSHIP = _File(
     "check-ownership",
     "ownership",
     "manifests/execution-ownership.toml",
+    "OWN001",
     {Fault.UNKNOWN_OWNER: "OWN003", Fault.UNKNOWN_KEY: "OWN004", Fault.MISSING: "OWN009"},
 )
 _BYPASS = _File(
     "check-bypass",
     "bypass",
     "manifests/scheduler-bypass.toml",
+    "BYP001",
     {Fault.UNKNOWN_KEY: "BYP006", Fault.MISSING: "BYP007"},
 )
 
@@ -461,8 +467,8 @@ def _find(looked: _Looked, file: Path | None, wanted: _File) -> tuple[str, str, 
     raise ManifestError(
         wanted.default,
         "there is no manifest",
-        help=f"begin with a file that holds `version = 1`, see what it has to speak of with "
-        f"`{wanted.command} --list-sites`, and read docs/manifests.md",
+        help=f"begin with a file that holds `version = 1`; `{wanted.command} --list-sites` shows what it has to speak "
+        f"of, and `{wanted.command} --explain {wanted.example}` has an example",
     )
 
 
@@ -484,18 +490,24 @@ def _declared(pyproject: Path, base: Keys, *, strict: bool) -> object:
         if depth == len(base) - 1:
             _refuse_unknown_checks(data, base[:-1], text)
         data = data.get(part) if isinstance(data, dict) else None
+    at = At(Document("pyproject.toml", Places(text), {}), base)
     if isinstance(data, str):
-        RelativePath().read(data, At(Document("pyproject.toml", Places(text), {}), base))
+        RelativePath().read(data, at)
+    elif data is not None and not isinstance(data, dict):
+        at.refuse(f"{shown(data)} is not allowed", "allowed: a table, or a string that names the manifest's file")
     return data
 
 
 def _refuse_unknown_checks(data: object, base: Keys, text: str) -> None:
-    """``[tool.spawngate]`` holds one key a check; another one is a slip that would leave a check without manifest."""
+    """``[tool.spawngate]`` holds one key a check; anything else is a slip that would leave a check without manifest."""
+    document = Document("pyproject.toml", Places(text), {})
     names = [file.name for file in (_OWNERSHIP, _BYPASS)]
-    for name in data if isinstance(data, dict) else ():
+    if data is not None and not isinstance(data, dict):
+        At(document, base).refuse(f"{shown(data)} is not allowed", f"allowed: a table of {joined(names)}")
+    for name in data or ():
         if name not in names:
-            at = At(Document("pyproject.toml", Places(text), {}), (*base, name))
-            at.refuse("unknown key", f"{suggestion(name, names)} allowed: {', '.join(names)}".strip())
+            help = f"{suggestion(name, names)} allowed: {', '.join(names)}".strip()
+            At(document, (*base, name)).refuse("unknown key", help)
 
 
 def _shown(file: Path, root: Path) -> str:

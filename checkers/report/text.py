@@ -224,10 +224,11 @@ def _shared_help(report: Report) -> Mapping[str, Mapping[str, int]]:
 
 def _statistics(report: Report, paint: _Paint) -> Iterator[list[str]]:
     counts = statistics(report)
+    owners = {} if counts.by_owner.keys() <= {"none"} else counts.by_owner
     for title, table in (
         ("findings and unanalysed files by code", counts.by_code),
         ("sites by API", counts.by_api),
-        ("sites by owner", counts.by_owner),
+        ("sites by owner", owners),
     ):
         rows = sorted(table.items(), key=lambda row: (-row[1], row[0]))
         if rows:

@@ -221,12 +221,16 @@ def test_manifest_option(project: Project, ownership: Command, monkeypatch: pyte
 
 def test_no_manifest_says_how_to_begin(project: Project, ownership: Command, bypass: Command) -> None:
     project({"a.py": RUN})
-    for command, name, path in ((ownership, "check-ownership", OWNERSHIP), (bypass, "check-bypass", BYPASS)):
+    for command, name, path, code in (
+        (ownership, "check-ownership", OWNERSHIP, "OWN001"),
+        (bypass, "check-bypass", BYPASS, "BYP001"),
+    ):
         message = (
-            f"error: {path}: there is no manifest; begin with a file that holds `version = 1`, see what it "
-            f"has to speak of with `{name} --list-sites`, and read docs/manifests.md\n"
+            f"error: {path}: there is no manifest; begin with a file that holds `version = 1`; `{name} --list-sites` "
+            f"shows what it has to speak of, and `{name} --explain {code}` has an example\n"
         )
         assert command() == (2, "", message)
+        assert f'```toml title="{path}"\nversion = 1\n' in command("--explain", code)[1]
 
 
 def test_a_malformed_manifest_is_one_line(project: Project, ownership: Command) -> None:
@@ -514,6 +518,16 @@ def test_statistics(project: Project, ownership: Command) -> None:
         "by_api": {"os.fork": 2, "subprocess.run": 1},
         "by_owner": {"interactive": 1, "none": 2},
     }
+
+
+def test_statistics_tell_no_owners_where_there_are_none(project: Project, bypass: Command) -> None:
+    project({BYPASS: RULES.format(rollout="mandatory", active=""), "a.py": RUN})
+    assert bypass("--quiet", "--statistics")[1].splitlines()[1:] == [
+        "findings and unanalysed files by code",
+        "     1  BYP001",
+        "sites by API",
+        "     1  subprocess.run",
+    ]
 
 
 def test_quiet(project: Project, ownership: Command) -> None:

@@ -687,8 +687,8 @@ def test_missing_manifest_says_how_to_begin(tmp_path: Path) -> None:
         load_bypass(tmp_path, None)
     assert str(caught.value) == (
         "manifests/scheduler-bypass.toml: there is no manifest; begin with a file that holds "
-        "`version = 1`, see what it has to speak of with `check-bypass --list-sites`, "
-        "and read docs/manifests.md"
+        "`version = 1`; `check-bypass --list-sites` shows what it has to speak of, and "
+        "`check-bypass --explain BYP001` has an example"
     )
 
 
@@ -745,6 +745,33 @@ def test_two_manifests_are_refused(tmp_path: Path) -> None:
         "pyproject.toml: tool.spawngate.ownership: a second manifest beside "
         "manifests/execution-ownership.toml; keep one of the two"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool]\nspawngate = 3\n", "2: tool.spawngate: the integer 3 is not allowed; allowed: a table of {checks}"),
+        (
+            "[[tool.spawngate]]\nownership = 'a.toml'\n",
+            "1: tool.spawngate: an array is not allowed; allowed: a table of {checks}",
+        ),
+        (
+            "[tool.spawngate]\nownership = ['a.toml']\n",
+            "2: tool.spawngate.ownership: an array is not allowed; allowed: {manifest}",
+        ),
+        (
+            "[tool.spawngate]\nownership = true\n",
+            "2: tool.spawngate.ownership: the boolean true is not allowed; allowed: {manifest}",
+        ),
+    ],
+)
+@pytest.mark.parametrize("beside", [True, False])
+def test_pyproject_of_wrong_types(tmp_path: Path, text: str, message: str, beside: bool) -> None:
+    write(tmp_path, "pyproject.toml", text)
+    if beside:
+        write(tmp_path, OWNERSHIP, "version = 1\n")
+    manifest = "a table, or a string that names the manifest's file"
+    assert refused(tmp_path) == "pyproject.toml:" + message.format(checks="ownership or bypass", manifest=manifest)
 
 
 def test_pyproject_that_is_no_toml(tmp_path: Path) -> None:
