@@ -20,6 +20,7 @@ from datetime import date
 from functools import cache
 
 from checkers.codes import CODES
+from checkers.lines import is_blank
 from checkers.model import Comment, Finding, Header, PathSet, Site, SourceFile
 
 ANNOTATION_KEYWORDS: tuple[str, ...] = ("audit", "Audit", "AUDIT", "ownership", "Ownership", "OWNERSHIP")
@@ -245,7 +246,7 @@ def _read_body(comment: Comment, marker: Marker, body: str) -> Annotation | Defe
         text = _shown(" ".join(rest))
         return _malformed(marker, f"`{text}` follows the {marker.noun} `{value}` without ` -- ` before it")
     note = " ".join(_UNTIL.sub(" ", note).split())
-    if value in marker.explained and not note:
+    if value in marker.explained and is_blank(note):
         return _malformed(marker, f"`{value}` needs its followup as free text after ` -- `")
     return Annotation(comment, value, until, note)
 

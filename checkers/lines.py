@@ -15,3 +15,8 @@ def split_lines(text: str) -> list[str]:
 def line_at(text: str, offset: int) -> int:
     """1-based line of the character at ``offset``."""
     return len(NEWLINE.findall(text, 0, offset)) + 1
+
+
+def is_blank(text: str) -> bool:
+    """Whether ``text`` holds nothing that can be seen: only spaces, line ends and characters that do not print."""
+    return not any(character.isprintable() and not character.isspace() for character in text)

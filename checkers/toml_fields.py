@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from checkers.codes import CODES
 from checkers.intake.files import is_pattern
+from checkers.lines import is_blank
 from checkers.model import Finding
 from checkers.toml_places import Keys, Place, Places
 
@@ -105,11 +106,6 @@ def printable(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
     """``text`` on one line, however hostile: unprintable characters escaped, cut at ``limit`` characters."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
-
-
-def is_blank(text: str) -> bool:
-    """Whether ``text`` holds nothing that can be seen."""
-    return not any(character.isprintable() and not character.isspace() for character in text)
 
 
 def shown(value: object) -> str:

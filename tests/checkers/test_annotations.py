@@ -274,7 +274,9 @@ def test_owners() -> None:
     )
 
 
-@pytest.mark.parametrize("rest", ["", " --", " until=2027-01-01", " -- until=2027-01-01"])
+@pytest.mark.parametrize(
+    "rest", ["", " --", " until=2027-01-01", " -- until=2027-01-01", " -- \u200b", " -- \u2060\u00a0 \ufeff"]
+)
 def test_deferred_work_needs_a_followup(rest: str) -> None:
     comment = trailing(1, f"# execution-ownership: deferred_domain_executor{rest}")
     defect = read(comment, EXECUTION_OWNERSHIP)
