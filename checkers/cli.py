@@ -345,6 +345,7 @@ def _request(
     *,
     paths: tuple[str, ...],
     root: Path | None,
+    manifest: Path | None,
     cache_dir: Path | None,
     stdin_filename: str | None,
     kind: Any,
@@ -362,15 +363,16 @@ def _request(
         raise click.UsageError(f"--cache-dir: {cache_dir} holds other things: name a new folder, or an empty one")
     try:
         found = config.find_root(Path.cwd()) if root is None else config.absolute(root)
-    except FileNotFoundError:
+        return Request(
+            root=found,
+            given=paths,
+            paths=config.select(found, paths),
+            manifest=None if manifest is None else config.absolute(manifest),
+            cache_dir=cache_dir,
+            stdin_filename=None if stdin_filename is None else config.below_root(found, stdin_filename),
+            kinds=frozenset(map(ApiKind, kind)),
+            tiers=frozenset(map(Tier, tier)),
+            **options,
+        )
+    except FileNotFoundError:  # of what is relative; the files themselves are not looked at here
         raise click.UsageError("the working directory is gone") from None
-    return Request(
-        root=found,
-        given=paths,
-        paths=config.select(found, paths),
-        cache_dir=cache_dir,
-        stdin_filename=None if stdin_filename is None else config.below_root(found, stdin_filename),
-        kinds=frozenset(map(ApiKind, kind)),
-        tiers=frozenset(map(Tier, tier)),
-        **options,
-    )

@@ -603,6 +603,39 @@ def test_a_terminal_gets_colour(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+GONE = "error: the working directory is gone; see check-ownership --help\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "errors"),
+    [
+        ((), 2, GONE),
+        (("--root", "{root}"), 1, ""),
+        (("--root", "{root}", "{root}/a.py"), 1, ""),
+        (("--root", "{root}", "a.py"), 2, GONE),
+        (("--root", "{root}", "--manifest", "{root}/own.toml"), 1, ""),
+        (("--root", "{root}", "--manifest", "own.toml"), 2, GONE),
+        (("--root", "{root}", "--stdin-filename", "a.py"), 2, GONE),
+        (("--root", "{root}", "--cache-dir", "cache"), 1, ""),
+        (
+            ("--root", "{root}", "--output-file", "report"),
+            2,
+            "error: cannot write report: No such file or directory\n",
+        ),
+    ],
+)
+def test_a_working_directory_that_is_gone(tmp_path: Path, arguments: tuple[str, ...], status: int, errors: str) -> None:
+    root = make(tmp_path / "root", {OWNERSHIP: "version = 1\n", "own.toml": "version = 1\n", "a.py": RUN})
+    (tmp_path / "gone").mkdir()
+    program = "import os, sys, checkers.cli\nos.rmdir(os.getcwd())\nsys.exit(checkers.cli.ownership_main())"
+    asked = [argument.format(root=root) for argument in arguments]
+    start = [sys.executable, "-c", program, "--quiet", *asked]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(start, cwd=tmp_path / "gone", env=environment, input="", capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, errors)
+    assert places(done.stdout) == (["a.py:3:OWN001"] if status == 1 else [])
+
+
 def test_a_name_too_long_for_any_file_system_is_no_fault_of_standard_output(
     project: Project, ownership: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
