@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from checkers.model import Finding, Unanalysed
@@ -92,51 +94,49 @@ def excerpt(line: str, column: int) -> Excerpt:
     name = _NAME.match(line, start)
     end = name.end() if name is not None else min(start + 1, len(line))
     drawn = _draw(line)
-    before = sum(cell.width for cell in drawn[:start])
-    marked = sum(cell.width for cell in drawn[start:end]) or 1
-    if sum(cell.width for cell in drawn) <= EXCERPT_WIDTH:
-        return Excerpt("".join(cell.text for cell in drawn).rstrip(), before, marked)
+    before = drawn.edges[start]
+    marked = drawn.edges[end] - before or 1
+    if drawn.edges[-1] <= EXCERPT_WIDTH:
+        return Excerpt("".join(drawn.texts).rstrip(), before, marked)
     return _window(drawn, before, marked)
 
 
-class _Cell(NamedTuple):
-    text: str
-    width: int
+class _Drawn(NamedTuple):
+    """A line as a terminal shows it."""
+
+    texts: Sequence[str]
+    """Of each character."""
+    edges: Sequence[int]
+    """The terminal cell at which each character begins, and behind the last the one at which the line ends."""
 
 
-def _draw(line: str) -> list[_Cell]:
-    drawn: list[_Cell] = []
-    position = 0
+@lru_cache(maxsize=1)
+def _draw(line: str) -> _Drawn:
+    # Findings come in the order of lines: of a generated file of one line all are shown from one drawing.
+    if line.isascii() and line.isprintable():
+        return _Drawn(line, range(len(line) + 1))
+    texts: list[str] = []
+    edges = [0]
     for character in line:
         if character == "\t":
-            cell = _Cell(" " * (TAB_WIDTH - position % TAB_WIDTH), TAB_WIDTH - position % TAB_WIDTH)
+            width = TAB_WIDTH - edges[-1] % TAB_WIDTH
+            texts.append(" " * width)
         else:
             shown = _shown_character(character)
-            cell = _Cell(shown, len(shown) if shown != character else _width(character))
-        drawn.append(cell)
-        position += cell.width
-    return drawn
+            width = len(shown) if shown != character else _width(character)
+            texts.append(shown)
+        edges.append(edges[-1] + width)
+    return _Drawn(texts, edges)
 
 
-def _window(drawn: list[_Cell], before: int, marked: int) -> Excerpt:
+def _window(drawn: _Drawn, before: int, marked: int) -> Excerpt:
     """The part of a long line that has its marker about a third from the left."""
     first = max(0, before - EXCERPT_WIDTH // 3)
-    last = first + EXCERPT_WIDTH
-    kept: list[str] = []
-    position = skipped = 0
-    cut = False
-    for cell in drawn:
-        if position < first:
-            skipped += cell.width
-        elif position + cell.width <= last:
-            kept.append(cell.text)
-        else:
-            cut = True
-            break
-        position += cell.width
-    lead = "..." if skipped else ""
-    text = lead + "".join(kept).rstrip() + ("..." if cut else "")
-    indent = before - skipped + len(lead)
+    start = bisect_left(drawn.edges, first)
+    end = bisect_right(drawn.edges, first + EXCERPT_WIDTH) - 1
+    lead = "..." if start else ""
+    text = lead + "".join(drawn.texts[start:end]).rstrip() + ("..." if end < len(drawn.texts) else "")
+    indent = before - drawn.edges[start] + len(lead)
     return Excerpt(text, indent, min(marked, EXCERPT_WIDTH + len(lead) - indent))
 
 

@@ -429,6 +429,22 @@ def test_a_long_line_is_cut_to_a_window_around_the_marker() -> None:
     assert end.text[end.indent : end.indent + end.width] == "run"
 
 
+@pytest.mark.parametrize("call", ["run('b'); ", "run('日'); "])
+def test_all_of_a_generated_line_takes_no_longer_than_many_lines(tmp_path: Path, call: str) -> None:
+    (tmp_path / "a.py").write_text(call * 20_000, encoding="utf-8")
+    findings = [finding("a.py", 1, len(call) * number + 1) for number in range(20_000)]
+    report = Report.of("check-ownership", findings=findings, files=1, source=ProjectSource(tmp_path))
+    blocks = text_format.render(report).split("\n\n")
+    wide = sum(1 + (character == "日") for character in call)
+    for number in (0, 1, 10_000, 19_999):
+        place, shown, marker = blocks[number].split("\n")
+        assert place.startswith(f"a.py:1:{len(call) * number + 1}: OWN001 ")
+        cells = "".join(character + ("\0" if character == "日" else "") for character in shown)
+        assert cells[marker.index("^") : marker.rindex("^") + 1] == "run"
+        assert len(cells) <= len("     1 | ") + EXCERPT_WIDTH + 6
+        assert wide * number < EXCERPT_WIDTH // 3 or shown.startswith("     1 | ...")
+
+
 @given(st.text(max_size=400), st.integers(1, 500))
 def test_a_marker_lies_under_the_shown_line(line: str, column: int) -> None:
     shown = excerpt(line, column)
