@@ -445,6 +445,10 @@ class _Looked:
         self.watched[path] = stamp(os.fspath(full))
         return full
 
+    def holds_folder(self, path: str) -> bool:
+        """Whether there is a folder of that path."""
+        return os.path.isdir(self.at(path))  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
+
 
 def _find(looked: _Looked, file: Path | None, wanted: _File) -> tuple[str, str, Keys]:
     """Text, shown path and base keys of a manifest."""
@@ -543,12 +547,12 @@ def _text(file: Path, path: str) -> str:
 def _check_folders(manifest: Manifest, looked: _Looked, placed: Iterable[Value[str]]) -> None:
     """Roots exist; a folder among the paths ends in ``/``, for without it would hold nothing."""
     for index, path in enumerate(manifest.roots):
-        if not looked.at(path).is_dir():
+        if not looked.holds_folder(path):
             at = manifest.at.child("roots").child(index)
             at.refuse(f"there is no folder `{printable(path)}`", suggestion(path, _folders(looked.root)))
     for value in (*_placed(manifest, "tests", manifest.tests), *placed):
         path = value.value
-        if not path.endswith("/") and "*" not in path and looked.at(path).is_dir():
+        if not path.endswith("/") and "*" not in path and looked.holds_folder(path):
             value.at.refuse(f"`{printable(path)}` is a folder", f"write `{printable(path)}/`")
 
 

@@ -864,6 +864,16 @@ def test_a_folder_ends_in_a_slash(tmp_path: Path, key: str) -> None:
     assert refused(tmp_path) == f"{OWNERSHIP}:2: {key}: `src` is a folder; write `src/`"
 
 
+def test_a_path_too_long_for_any_file_system_holds_nothing(tmp_path: Path) -> None:
+    name = "a" * 300
+    write(tmp_path, OWNERSHIP, f'version = 1\ntests = ["{name}"]\n[boundaries]\nfinite = ["{name}"]\n')
+    assert load_ownership(tmp_path, None).tests.entries == (name,)
+    write(tmp_path, BYPASS, f'version = 1\nscheduler = ["{name}/{name}"]\n')
+    assert load_bypass(tmp_path, None).scheduler.entries == (f"{name}/{name}",)
+    write(tmp_path, OWNERSHIP, f'version = 1\nroots = ["{name}"]\n')
+    assert refused(tmp_path) == f"{OWNERSHIP}:2: roots: there is no folder `{'a' * 59}…`"
+
+
 def test_today_is_no_part_of_a_manifest() -> None:
     site = ownership(of_site("until = 1999-01-01")).site[0]
     assert site.until == datetime.date(1999, 1, 1)
