@@ -18,6 +18,7 @@ from checkers.rules import Judgement, bypass, ownership
 from tests.checkers.trees import places
 
 TODAY = date(2026, 6, 1)
+START = "`{}` starts work outside the scheduler: processes start in the scheduler (rule `processes`)"
 
 GIT = """\
 import os
@@ -197,6 +198,53 @@ def test_a_file_that_cannot_be_parsed_makes_nothing_stale(project: Path) -> None
         "tools/release.py:2 OWN001",
     ]
     assert places(check_bypass(project).findings) == []
+
+
+def test_what_is_reached_by_inheritance_or_a_star_is_no_stale_name(tmp_path: Path) -> None:
+    for path, text in {
+        "app/base.py": "class Base:\n    def submit(self, job): ...\n\n\ndef start(job): ...\n",
+        "app/jobs.py": "from app.base import *\n\n\nclass Queue(Base): ...\n",
+        "app/run.py": "import os\nfrom app.jobs import Queue, start\n\nQueue().submit(1)\nstart(1)\nos.system('x')\n",
+        "manifests/scheduler-bypass.toml": """\
+            version = 1
+            submission = ["app.jobs.Queue.submit", "app.jobs.Queue.sumbit"]
+
+            [[catalog.api]]
+            name = "app.jobs.start"
+            kind = "process"
+            why = "starts a job"
+
+            [[catalog.api]]
+            name = "app.jobs.strat"
+            kind = "process"
+            why = "starts a job"
+
+            [[rule]]
+            id = "processes"
+            targets = ["@process"]
+            message = "processes start in the scheduler"
+            allow = [{ path = "app/run.py", reason = "to be moved" }]
+            """,
+    }.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text), encoding="utf-8")
+    manifest = load_bypass(tmp_path, None)
+    named = ("app.jobs.start", "app.jobs.strat", *manifest.watch)
+    found = scan(Scan(tmp_path, jobs=1, apis=manifest.apis, watch=manifest.watch, named=named))
+    judged = bypass.judge(found, manifest, selection=manifest.selection, today=TODAY)
+    assert [(finding.path[-9:], finding.line, finding.code, finding.message) for finding in judged.findings] == [
+        ("pp/run.py", 5, "BYP001", START.format("app.jobs.start")),
+        ("pp/run.py", 6, "BYP001", START.format("os.system")),
+        ("pass.toml", 2, "BYP004", "submission API `app.jobs.Queue.sumbit` names nothing in this project"),
+        ("pass.toml", 10, "BYP004", "stale API: `app.jobs.strat` names nothing in this project"),
+        (
+            "pass.toml",
+            18,
+            "BYP002",
+            "`app/run.py` is allowed as a whole, but it calls the submission API `app.jobs.Queue.submit`",
+        ),
+    ]
 
 
 WORDS = st.sampled_from(["app", "jobs", "submit", "subprocess", "run", "*", "()", "[]", ".", ".", "@process", "é", "-"])
