@@ -56,6 +56,7 @@ def ownership_main(argv: Sequence[str] | None = None) -> int:
 
 
 CHECKS = {"bypass": BYPASS, "ownership": OWNERSHIP}
+_CLOSED = "cannot write to standard output: it is closed"
 _LASTING = frozenset({"SRC001", "SRC003", "SRC004"})
 """Failures that lie in a file itself, and not perhaps in the machine."""
 
@@ -116,6 +117,8 @@ def _parse(check: Check, arguments: list[str] | None) -> Request | int:
     except OSError as error:
         _silence(sys.stdout)
         raise RunError(f"cannot write to standard output: {error.strerror}") from error
+    if isinstance(parsed, int) and sys.stdout is None:
+        raise RunError(_CLOSED)
     return parsed
 
 
@@ -180,7 +183,10 @@ def _standard_input(request: Request) -> bytes | None:
         return None
     if sys.stdin is None:
         raise RunError("--stdin-filename: standard input is closed")
-    return sys.stdin.buffer.read()
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise RunError(f"--stdin-filename: cannot read standard input: {error.strerror}") from error
 
 
 def _deliver(text: str, request: Request) -> None:
@@ -195,7 +201,7 @@ def _deliver(text: str, request: Request) -> None:
 def _print(text: str) -> None:
     """Write to standard output. A reader that has gone away (``| head``) changes no verdict."""
     if sys.stdout is None:
-        raise RunError("cannot write to standard output: it is closed")
+        raise RunError(_CLOSED)
     try:
         write_stream(sys.stdout, text)
     except OSError as error:

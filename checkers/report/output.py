@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -41,7 +42,9 @@ def write_file(path: Path, text: str) -> None:
         with path.open("wb") as device:
             device.write(data)
         return
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():  # what links to itself leads nowhere
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".spawngate-")
     temporary = Path(name)
     try:

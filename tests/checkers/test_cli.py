@@ -686,10 +686,14 @@ def test_output_file(project: Project, ownership: Command) -> None:
         ("none/report", "No such file or directory"),
         ("a.py/report", "Not a directory"),
         (".", "Is a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("loop/report", "Too many levels of symbolic links"),
+        ("a" * 300, "File name too long"),
     ],
 )
 def test_an_output_file_that_cannot_be_written(project: Project, ownership: Command, file: str, why: str) -> None:
-    project({OWNERSHIP: "version = 1\n", "a.py": RUN})
+    folder = project({OWNERSHIP: "version = 1\n", "a.py": RUN})
+    (folder / "loop").symlink_to("loop")
     assert ownership("--output-file", file) == (2, "", f"error: cannot write {file}: {why}\n")
 
 
@@ -825,7 +829,14 @@ def test_a_full_device_is_one_line(tmp_path: Path) -> None:
     ("redirection", "message"),
     [
         (">&-", b"error: cannot write to standard output: it is closed\n"),
+        (">&- --help", b"error: cannot write to standard output: it is closed\n"),
+        (">&- --version", b"error: cannot write to standard output: it is closed\n"),
+        (">&- --explain OWN001", b"error: cannot write to standard output: it is closed\n"),
         ("<&- --stdin-filename a.py", b"error: --stdin-filename: standard input is closed\n"),
+        (
+            "0>unread --stdin-filename a.py",
+            b"error: --stdin-filename: cannot read standard input: Bad file descriptor\n",
+        ),
     ],
 )
 def test_a_closed_stream_is_one_line(tmp_path: Path, redirection: str, message: bytes) -> None:
