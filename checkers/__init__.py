@@ -63,7 +63,7 @@ def scan(
     A file that cannot be analysed is told as such (``file.unanalysed``); the others are analysed all the same.
 
     Raises :class:`checkers.engine.LayoutError` for a path that is not in the project, and for two import roots with the
-    same module.
+    same module; ValueError for a target or an API that ends in no name.
     """
     from pathlib import Path
 

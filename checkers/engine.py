@@ -27,7 +27,7 @@ from checkers.limits import no_collection
 from checkers.model import SourceFile, Tree
 from checkers.resolve.layout import Layout, LayoutError
 from checkers.resolve.sites import PROCESS_METHODS, STREAM_READS
-from checkers.targets import chain_end, is_chain
+from checkers.targets import chain_end, is_chain, is_named
 
 __all__ = ["LayoutError", "Scan", "scan"]
 
@@ -83,8 +83,12 @@ def scan(request: Scan) -> Tree:
     A file that cannot be analysed is told as such in its :class:`~checkers.model.SourceFile`; the others are analysed
     all the same. The result depends on nothing but the request and the bytes of the tree.
 
-    Raises :class:`LayoutError` for a path that is not in the project, and for two import roots with the same module.
+    Raises :class:`LayoutError` for a path that is not in the project, and for two import roots with the same module;
+    ValueError for a target or an API that ends in no name.
     """
+    for target in (*request.targets, *request.watch, *(api.keyword or api.name for api in request.apis)):
+        if not is_named(target):
+            raise ValueError(f"{target!r} ends in no name that could be looked for")
     if request.cache is not None:
         with suppress(OSError):
             prepare(request.cache)  # now, so that the scan sees the folder around it as it will be

@@ -24,7 +24,7 @@ from checkers.catalog import Catalog, Entry, Form
 from checkers.codes import CODES
 from checkers.config import absolute
 from checkers.model import DEFAULT_KINDS, DEFAULT_TIERS, ApiKind, Finding, PathSet, Selection, Tier
-from checkers.targets import name_matches
+from checkers.targets import NAMED, name_matches
 from checkers.toml_fields import (
     Array,
     At,
@@ -95,8 +95,6 @@ _KINDS = tuple(kind.value for kind in ApiKind if kind is not ApiKind.DECLARED)
 _TIERS = tuple(tier.value for tier in Tier)
 _FORMS = tuple(form.value for form in Form if form is not Form.KEYWORD)  # which keyword, an entry cannot say
 
-_TARGET = r"(?!(?:.*\.)?(?:\(\))?$)\S+"
-"""Its last component says something: what ends in a dot would be looked for under no word."""
 _QUALIFIED = Pattern("a qualified name such as `app.jobs.submit`", _NAME)
 _PATHS = Made(Array(RelativePath(patterns=True)), PathSet)
 _PLACED_PATHS = Array(Placed(RelativePath(patterns=True)))
@@ -248,7 +246,7 @@ class Rule(Table):
     id: str = key(Pattern("letters, digits, `-`, `_` and `.`", r"[\w.-]+"), "", need=Need.WANTED)
     targets: tuple[Value[str], ...] = key(
         Array(
-            Placed(Pattern("`@kind`, a qualified name, a name with `*`, or a method chain", _TARGET)),
+            Placed(Pattern("`@kind`, a qualified name, a name with `*`, or a method chain", NAMED)),
             nonempty=True,
         ),
         (),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from checkers.model import Site
+
+NAMED = r"(?!(?:.*\.)?(?:\(\))?$)\S+"
+"""A target whose last component says something: what ends in a dot would be looked for under no word."""
 
 
 def name_matches(pattern: str, name: str) -> bool:
@@ -32,6 +37,11 @@ def chain_matches(pattern: str, chain: str) -> bool:
     if pattern.startswith("*.") and name_matches(pattern[2:], chain):
         return True
     return name_matches(pattern, chain)
+
+
+def is_named(target: str) -> bool:
+    """Whether something can be looked for by ``target``."""
+    return re.fullmatch(NAMED, target) is not None
 
 
 def is_chain(target: str) -> bool:

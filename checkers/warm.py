@@ -175,8 +175,8 @@ def keep(asked: str, root: str, known: Known, stamps: dict[str, Stamp], began_ns
 
     Nothing is kept where a stamp is too young to tell a later change, and where the folder cannot be written.
     """
-    if not all(is_settled(one, began_ns) for one in stamps.values()):
-        return
+    if not all(is_settled(one, began_ns) for one in stamps.values()) or os.path.islink(os.path.join(root, FOLDER)):
+        return  # a link may lead to a folder of other things
     outside = [path for path in stamps if os.path.isabs(path)]
     within = [path for path in stamps if not os.path.isabs(path)]
     told = asked, known.out, known.err, _joined(within), _joined(outside)

@@ -12,7 +12,7 @@ import warnings
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
+from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT, names_attribute
 
 ATOMS = (ast.Name, ast.Attribute, ast.Constant)
 
@@ -241,7 +241,11 @@ class AstValues:
         """The arguments of a call, each no deeper than the rules look."""
         if not call.args and not call.keywords:
             return ()
-        return tuple([f.CallArgument(keyword, self._passed(value)) for keyword, value in arguments_of(call)])
+        found = arguments_of(call)
+        passed = [f.CallArgument(keyword, self._passed(value)) for keyword, value in found]
+        if passed[0].value == f.OPAQUE and names_attribute(passed):
+            passed[0] = f.CallArgument(None, self.of(found[0][1]))
+        return tuple(passed)
 
     def _passed(self, node: ast.expr) -> f.Expression:
         match node:

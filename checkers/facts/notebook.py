@@ -1,6 +1,6 @@
 """Notebooks: the code cells of an ``.ipynb`` file as one Python text, with the way back to cells and lines.
 
-IPython's own syntax is rewritten as IPython does it (``TransformerManager``): ``!cmd``, ``%system`` and ``%%bash``
+IPython's own syntax is rewritten as IPython does it (``TransformerManager``): ``!cmd``, ``%pip`` and ``%%bash``
 become calls of ``get_ipython().system``, other magics and help become nothing. A line stays a line.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 from checkers.facts.model import Broken
 from checkers.lines import split_lines
 
+_CELLS = ("code", "heading", "markdown", "raw")
 _SHELL = "get_ipython().system({command!r})"
 _SHELL_CELLS = frozenset(
     {"!", "bash", "cmd", "perl", "powershell", "pypy", "python", "python2", "python3", "ruby", "script", "sh"}
@@ -26,7 +27,8 @@ _OTHER_CELLS = frozenset(
     | {"mermaid", "sql", "svg", "writefile"}
 )
 """Cell magics whose cell is no Python; a cell under any other magic is read as Python."""
-_SHELL_LINES = frozenset({"sc", "sx", "system"})
+_SHELL_LINES = frozenset({"conda", "mamba", "micromamba", "pip", "sc", "sx", "system", "uv"})
+"""Line magics that start a program: IPython's own, and those for package managers."""
 _CODE_MAGICS = frozenset({"prun", "time", "timeit"})
 _OPTIONS = re.compile(r"(?:-\w+(?:[ \t]*\d+)?[ \t]+)*")
 """Options of ``%timeit`` and its kin, before the code."""
@@ -72,7 +74,7 @@ def read_notebook(data: bytes) -> Notebook | Broken:
             cells = [cell for sheet in document["worksheets"] for cell in sheet["cells"]]
         if not isinstance(cells, list):
             raise ValueError("it has no cells")
-        sources = [_source(cell) for cell in cells]
+        sources = [_source(cell, number) for number, cell in enumerate(cells, start=1)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         return Broken("SRC001", f"not a notebook: {reason}", getattr(error, "lineno", 1), getattr(error, "colno", 1))
@@ -81,12 +83,18 @@ def read_notebook(data: bytes) -> Notebook | Broken:
     return _join(sources)
 
 
-def _source(cell: Any) -> str | None:
-    """The text of a code cell; None for other cells."""
-    if cell.get("cell_type") != "code":
+def _source(cell: Any, number: int) -> str | None:
+    """The text of a code cell; None for other cells. Raises ValueError for what is no cell."""
+    kind = cell.get("cell_type") if isinstance(cell, dict) else None
+    if kind not in _CELLS:
+        raise ValueError(f"cell {number} has none of the types {', '.join(_CELLS)}")
+    if kind != "code":
         return None
     source = cell.get("source", cell.get("input", ""))
-    return "".join(source) if isinstance(source, list) else str(source)
+    lines = source if isinstance(source, list) else [source]
+    if not all(isinstance(line, str) for line in lines):
+        raise ValueError(f"the source of cell {number} is no text")
+    return "".join(lines)
 
 
 def _is_python(document: dict[str, Any]) -> bool:

@@ -26,7 +26,13 @@ def is_newer(source: str) -> bool:
 def _is_valid_natively(source: str | bytes) -> bool:
     from ast_serialize import parse
 
-    return not parse("", source, skip_function_bodies=True)[1]
+    has_nul = "\0" in source if isinstance(source, str) else b"\0" in source
+    if has_nul:
+        return False  # no Python takes it, and this parser does
+    try:
+        return not parse("", source, skip_function_bodies=True)[1]
+    except TypeError:  # half of a surrogate pair is no text to it
+        return False
 
 
 def _is_valid_here(source: str | bytes) -> bool:

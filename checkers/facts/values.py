@@ -9,7 +9,7 @@ import libcst as cst
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
 from checkers.facts.interest import ACCESSORS
-from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT
+from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT, names_attribute
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -201,13 +201,16 @@ class Values:
 
     def arguments(self, call: cst.Call) -> tuple[f.CallArgument, ...]:
         """The arguments of a call, each no deeper than the rules look."""
-        return tuple(
+        passed = [
             f.CallArgument(
                 identifier(argument.keyword) if argument.keyword is not None else argument.star or None,
                 self._passed(argument.value),
             )
             for argument in call.args
-        )
+        ]
+        if passed and passed[0].value == f.OPAQUE and names_attribute(passed):
+            passed[0] = f.CallArgument(None, self.of(call.args[0].value))
+        return tuple(passed)
 
     def _passed(self, node: cst.BaseExpression) -> f.Expression:
         match node:

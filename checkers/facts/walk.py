@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +56,15 @@ _TYPE_MAKERS = frozenset({"NamedTuple", "NewType", "TypeAliasType", "TypeVar", "
 _TYPE_POSITION = {"assert_type": 1, "cast": 0}
 """Which argument of a type maker is a type, where not all are."""
 _TYPING = frozenset({"typing", "typing_extensions"})
+
+
+def names_attribute(arguments: Sequence[f.CallArgument]) -> bool:
+    """Whether arguments are those of ``getattr``, whatever it is called: the first matters, however it is computed."""
+    match arguments:
+        case [f.CallArgument(None), f.CallArgument(None, f.Constant(str())), *_]:
+            return True
+        case _:
+            return False
 
 
 def argument_context(builtin: str | None, maker: str | None, position: int) -> Context:

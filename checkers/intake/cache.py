@@ -158,9 +158,9 @@ def unpack(data: bytes) -> Document:
 
 def clear(folder: Path) -> None:
     """Remove what a cache folder of ours holds, and the folder when nothing else is in it."""
-    if folder.is_symlink() or not _describes_itself(folder, _TAG):
-        return
     with contextlib.suppress(OSError):
+        if folder.is_symlink() or not _describes_itself(folder, _TAG):
+            return
         ours = [path for path in folder.iterdir() if any(map(path.match, _KEPT))]
         ours += [folder / name for name in reversed(_SELF_DESCRIPTION) if _describes_itself(folder, name)]
         for path in ours:
@@ -170,9 +170,9 @@ def clear(folder: Path) -> None:
 
 def is_foreign(folder: Path) -> bool:
     """Whether a folder holds other things than a cache of ours: none to be hidden from git as a whole."""
-    if folder.name == FOLDER or _describes_itself(folder, _TAG):
-        return False
     try:
+        if (folder.name == FOLDER and not folder.is_symlink()) or _describes_itself(folder, _TAG):
+            return False
         return not all(any(map(path.match, (*_KEPT, *_SELF_DESCRIPTION))) for path in folder.iterdir())
     except OSError:
         return False  # there is none yet, or none that could be written

@@ -18,7 +18,7 @@ from checkers.facts.model import Broken, ModuleFacts
 from checkers.facts.notebook import Cell, Notebook, cell_of, read_notebook
 from checkers.facts.summary import Summary, summarise
 from checkers.facts.syntax import is_valid
-from checkers.intake.source import Stamp, decode, read, stamp_of, too_deep, too_large
+from checkers.intake.source import Stamp, decode, read, stamp_of, too_deep, too_large, with_nul
 from checkers.intake.words import Glance, Vocabulary, glance, look_for, plain
 from checkers.limits import recursion
 from checkers.lines import split_lines
@@ -195,21 +195,23 @@ def _reference(
 
     from checkers.facts import libcst_frontend
 
-    deep = too_deep(text)
-    if deep is not None:
-        return Analysed(path, None, deep)
+    cells = () if notebook is None else notebook.cells
+    broken = with_nul(text) or too_deep(text)
+    if broken is not None:
+        return Analysed(path, None, broken, cells)
     try:
         return Analysed(path, libcst_frontend.parse(text, job.interest, hits, annotated=annotated))
     except ParserSyntaxError as error:
-        return _unparsable(path, text, notebook, error)
+        return Analysed(path, None, _unparsable(text, error), cells)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        return Analysed(path, None, Broken("SRC004", "half of a surrogate pair is no character", line, 1))
+        return Analysed(path, None, Broken("SRC004", "half of a surrogate pair is no character", line, 1), cells)
     except (RecursionError, MemoryError) as error:
-        return Analysed(path, None, Broken("SRC005", f"too large for the parser: {type(error).__name__}", 1, 1))
+        message = f"too large for the parser: {type(error).__name__}"
+        return Analysed(path, None, Broken("SRC005", message, 1, 1), cells)
 
 
-def _unparsable(path: str, text: str, notebook: Notebook | None, error: ParserSyntaxError) -> Analysed:
+def _unparsable(text: str, error: ParserSyntaxError) -> Broken:
     message = _PARSER_PREFIX.sub("", error.message.partition("\n")[0])
     if message.startswith("expected"):
         message = f"invalid syntax, {message if len(message) <= MAX_MESSAGE else 'which no rule of the grammar fits'}"
@@ -217,7 +219,7 @@ def _unparsable(path: str, text: str, notebook: Notebook | None, error: ParserSy
     line, column = error.raw_line, error.raw_column + 1
     if place is not None:
         line, column = _token_before(text, int(place[1]), int(place[2]))
-    return Analysed(path, None, Broken("SRC001", message, line, column), () if notebook is None else notebook.cells)
+    return Broken("SRC001", message, line, column)
 
 
 def _token_before(text: str, line: int, column: int) -> tuple[int, int]:

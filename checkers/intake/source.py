@@ -90,6 +90,15 @@ def decode(data: bytes) -> str | Broken:
     return text
 
 
+def with_nul(text: str) -> Broken | None:
+    """Whether the text holds a NUL, which LibCST takes in a string and Python nowhere."""
+    found = text.find("\0")
+    if found < 0:
+        return None
+    before = split_lines(text[:found])
+    return Broken("SRC001", "a NUL character, which no Python source may hold", len(before), len(before[-1]) + 1)
+
+
 def too_deep(text: str) -> Broken | None:
     """Whether brackets nest so deep that the parser must not be given the text."""
     depth = 0

@@ -509,6 +509,7 @@ def test_notebooks_are_read_cell_by_cell(tmp_path: Path) -> None:
         ("code", "%%time\n%timeit os.popen('x')\n10 \\\n  % 3\n"),
         ("code", "%%html\nos.system()"),
         ("code", "# execution-ownership: scheduler\nos.fork()"),
+        ("code", "%pip install x\n%cd y"),
     )
     tree = scan(Scan(write(tmp_path, {"n.ipynb": text, "r.ipynb": notebook(("code", "<-"), language="R")}), jobs=1))
     assert [(site.cell, site.line, site.column, site.api) for site in sites(tree)] == [
@@ -518,10 +519,45 @@ def test_notebooks_are_read_cell_by_cell(tmp_path: Path) -> None:
         (3, 1, 1, SHELL),
         (4, 2, 12, "os.popen"),
         (6, 2, 4, "os.fork"),
+        (7, 1, 1, SHELL),
     ]
     (comment,) = tree.files[0].comments
     assert (comment.cell, comment.line, comment.block_last_line, comment.own_line) == (6, 1, 1, True)
     assert [file.unanalysed for file in tree.files] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([3], "cell 1 has none of the types code, heading, markdown, raw"),
+        ([{"source": "import os"}], "cell 1 has none of the types code, heading, markdown, raw"),
+        ([{"cell_type": "raw"}, {"cell_type": "Code"}], "cell 2 has none of the types code, heading, markdown, raw"),
+        ([{"cell_type": ["code"]}], "cell 1 has none of the types code, heading, markdown, raw"),
+        ([{"cell_type": "code", "source": 3}], "the source of cell 1 is no text"),
+        ([{"cell_type": "code", "source": ["import os\n", None]}], "the source of cell 1 is no text"),
+    ],
+)
+def test_a_cell_that_is_none_is_not_passed_over(tmp_path: Path, cells: list[object], message: str) -> None:
+    (file,) = scan(Scan(write(tmp_path, {"n.ipynb": json.dumps({"cells": cells})}), jobs=1)).files
+    assert file.unanalysed is not None
+    assert (file.unanalysed.code, file.unanalysed.message) == ("SRC001", f"not a notebook: {message}")
+
+
+@pytest.mark.parametrize(("source", "code", "column"), [("a = '\0'", "SRC001", 6), ("a = '\ud800'", "SRC004", 1)])
+def test_what_json_can_spell_and_python_cannot_names_its_cell(
+    tmp_path: Path, source: str, code: str, column: int
+) -> None:
+    text = notebook(("markdown", "x"), ("code", f"x = 1\n{source}"))
+    (file,) = scan(Scan(write(tmp_path, {"n.ipynb": text}), jobs=1)).files
+    assert file.unanalysed is not None
+    told = file.unanalysed
+    assert (told.code, told.cell, told.line, told.column) == (code, 2, 2, column)
+
+
+@pytest.mark.parametrize("target", ["subprocess.", "", "*.()", "a."])
+def test_a_target_that_ends_in_no_name_is_refused(tmp_path: Path, target: str) -> None:
+    with pytest.raises(ValueError, match="ends in no name that could be looked for"):
+        scan(Scan(tmp_path, targets=(target,)))
 
 
 def test_a_notebook_with_a_syntax_error_names_cell_and_line(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def test_size_and_depth(tmp_path: Path, name: str, before: str, expected: str) -
 @pytest.mark.parametrize(
     ("data", "code", "line", "column", "message"),
     [
-        (b"x = 1\0\n", "SRC001", 1, 1, "'\\0' is not a valid character in this position"),
+        (b"x = 1\0\n", "SRC001", 1, 6, "a NUL character, which no Python source may hold"),
+        (b"x = 1\n# \0", "SRC001", 2, 3, "a NUL character, which no Python source may hold"),
+        (b"x = [\n\n  '\0']", "SRC001", 3, 4, "a NUL character, which no Python source may hold"),
         (
             b"import os\n\ndef broken(:\n    pass\n",
             "SRC001",

@@ -292,6 +292,23 @@ def test_only_what_is_of_the_cache_is_cleared(project: Path) -> None:
     assert not cache.is_foreign(folder)
 
 
+def test_a_link_in_the_place_of_the_cache_leads_to_nothing_of_ours(project: Path) -> None:
+    other = project.parent / "other"
+    other.mkdir()
+    (other / "notes").touch()
+    (project / cache.FOLDER).symlink_to(other)
+    engine.scan(engine.Scan(project, jobs=1, cache=project / cache.FOLDER))
+    cache.clear(project / cache.FOLDER)
+    assert [path.name for path in other.iterdir()] == ["notes"]
+
+
+def test_a_cache_folder_of_an_impossible_name_is_none(project: Path) -> None:
+    folder = project / ("x" * 300)
+    cache.clear(folder)
+    assert not cache.is_foreign(folder)
+    assert engine.scan(engine.Scan(project, jobs=1, cache=folder)).files
+
+
 def test_another_tools_cache_is_not_cleared(project: Path) -> None:
     folder = project / "target"
     folder.mkdir()
