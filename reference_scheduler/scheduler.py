@@ -15,14 +15,13 @@ from msgspec.structs import replace
 from reference_scheduler.config import ConfigError, Settings, StopMode, check_kinds
 from reference_scheduler.core.events import CancelRequested, ConfigLoaded, Event, QueueConfigured
 from reference_scheduler.core.machine import TERMINAL
-from reference_scheduler.core.model import AttemptState, Job, JobState, Priority, task_id, task_of
+from reference_scheduler.core.model import AttemptState, Job, JobState, Priority, task_of
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Reprioritised, WakeReason
-from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
+from reference_scheduler.drivers.live import LiveDriver
 from reference_scheduler.errors import (
     InvalidSubmission,
     IsArray,
-    JobEnded,
     NoSuchJob,
     SchedulerStopping,
     SubmissionError,
@@ -243,32 +242,17 @@ class Scheduler:
     async def update(self, job: str, priority: Priority) -> JobView:
         """Give a job another priority, which counts from its next start on; it is durable when this returns.
 
-        Of an array, all jobs that have not ended get it.
+        Of an array, all jobs that have not ended get it together.
 
         Raises:
             NoSuchJob: there is no such job.
             JobEnded: it has ended.
         """
-        row = self._row(job)
-        tasks = (task_id(job, index) for index in range(row.array_size))
-        jobs = [task for task in tasks if self._driver.core.job(task) is not None] or [job]
-        found: list[BaseException | None] = []
-        for begin in range(0, len(jobs), MAX_BATCH):  # one batch after the other: others are to have their turn
-            found += await self._reprioritise(jobs[begin : begin + MAX_BATCH], priority, job)
-        # of an array, some may have ended meanwhile
-        errors = [error for error in found if error is not None]
-        if errors and (len(errors) == len(found) or not all(isinstance(error, JobEnded) for error in errors)):
-            raise errors[0]
+        self._row(job)
+        command = Reprioritised(lambda: self._driver.core, job, priority)
+        self._driver.post(command)
+        await command.done
         return self._view(self._row(job))
-
-    async def _reprioritise(self, jobs: list[str], priority: Priority, whole: str) -> list[BaseException | None]:
-        """Give ``jobs``, and then the array that they may be of, another priority; return what was wrong with each."""
-        commands = [
-            Reprioritised(lambda: self._driver.core, job, priority, whole if job is jobs[-1] else "") for job in jobs
-        ]
-        for command in commands:
-            self._driver.post(command)
-        return await asyncio.gather(*(command.done for command in commands), return_exceptions=True)
 
     # Reading.
 

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from msgspec.structs import replace
-
 from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Decision, Reject, RejectCode
 from reference_scheduler.core.events import Event, JobSubmitted
@@ -256,10 +254,6 @@ class _Submission:
             array_size=request.array_size,
         )
         batch.jobs.append(row)
-        if request.array_size:
-            batch.jobs += [
-                replace(row, job=job, key="", request=b"", array=self._job, array_size=0) for job in self._tasks()
-            ]
 
     def _tasks(self) -> Iterable[str]:
         return (task_id(self._job, index) for index in range(self.request.array_size))

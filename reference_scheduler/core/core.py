@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -54,6 +55,7 @@ from reference_scheduler.core.model import (
     QueueSettings,
     check_bounds,
     demand,
+    task_id,
 )
 from reference_scheduler.core.passes import Pass
 from reference_scheduler.core.pickers import PICKERS, Picker
@@ -181,6 +183,11 @@ class SchedulerCore:
     def outcome(self, job_id: str) -> Outcome | None:
         """Return how the job or array ended, ``None`` if it did not."""
         return self._jobs.outcomes.get(job_id)
+
+    def open_jobs_of(self, name: str) -> list[Job]:
+        """Return the job ``name``, or the jobs of the array ``name``, as far as they are not terminal."""
+        job = self._jobs.open.get(name)
+        return self._jobs.tasks(name) if job is None else [job]
 
     def open_arrays(self) -> tuple[str, ...]:
         """Return the arrays of which a job is not terminal, oldest first."""
@@ -325,12 +332,12 @@ class SchedulerCore:
         if array_size or array_running:
             if not (0 <= array_size <= MAX_ARRAY and 0 <= array_running <= MAX_ARRAY):
                 return RejectCode.INVALID, f"array_size and array_running must be between 0 and {MAX_ARRAY}"
-            names += [f"{spec.id}[{index}]" for index in range(array_size)]
+            names += [task_id(spec.id, index) for index in range(array_size)]
             if array_size and len(names[-1]) > MAX_ID:
                 return RejectCode.INVALID, f"length of id with its index must be at most {MAX_ID}"
-        for name in names:
-            if jobs.is_known(name):
-                return RejectCode.DUPLICATE, f"there is already a job {name}"
+        known = jobs.first_known(names)
+        if known is not None:
+            return RejectCode.DUPLICATE, f"there is already a job {known}"
         for target in dependencies(spec):
             if not jobs.is_known(target):
                 return RejectCode.UNKNOWN_DEPENDENCY, f"there is no job {target}"
@@ -346,18 +353,19 @@ class SchedulerCore:
 
     def _job_updated(self, event: JobUpdated) -> None:
         jobs, new = self._jobs, event.job
-        job = jobs.open.get(new.id)
-        if job is None:
+        found = self.open_jobs_of(new.id)
+        if not found:
             reason = "there is no such job, or it has ended"
             jobs.decisions.append(Reject(new.id, RejectCode.TERMINAL, reason))
             return
-        fields = JobSpec.__struct_fields__
-        different = {name for name in fields if getattr(new, name) != getattr(job.spec, name)}
-        if not different <= set(event.changed) - _FIXED_FIELDS:
-            reason = "an update may change only the fields it names, and no id or dependency"
-            jobs.decisions.append(Reject(new.id, RejectCode.INVALID, reason))
+        try:
+            updated = _updated(found, event)
+        except ValueError as error:
+            jobs.decisions.append(Reject(new.id, RejectCode.INVALID, str(error)))
             return
-        jobs.update(job, new)
+        jobs.leave_queue(*(job for job, _ in updated))
+        for job, spec in updated:
+            jobs.update(job, spec)
         self._configure_limits()
 
     def _job_state_changed(self, event: JobStateChanged) -> None:
@@ -382,12 +390,10 @@ class SchedulerCore:
         jobs.propagate()
 
     def _cancel_requested(self, event: CancelRequested) -> None:
-        jobs = self._jobs
-        array = jobs.arrays.get(event.job)
-        names = [event.job] if array is None else [f"{event.job}[{index}]" for index in range(array.size)]
-        found = [jobs.open[name] for name in names if name in jobs.open]
+        jobs, found = self._jobs, self.open_jobs_of(event.job)
         if not found:
             self._count_stale()
+        jobs.leave_queue(*found)
         for job in found:
             if job.attempt is None:
                 jobs.cancel_waiting(job, event.reason)
@@ -530,6 +536,25 @@ class SchedulerCore:
 
     def _count_stale(self) -> None:
         self.counters = replace(self.counters, stale=self.counters.stale + 1)
+
+
+def _updated(jobs: list[Job], event: JobUpdated) -> list[tuple[Job, JobSpec]]:
+    """Return what ``event`` makes of ``jobs``: the one that it is about, or those of an array that it changes.
+
+    Raises:
+        ValueError: it changes what it may not.
+    """
+    new, fields = event.job, JobSpec.__struct_fields__
+    if jobs[0].spec.id == new.id:
+        changed = {name for name in fields if getattr(new, name) != getattr(jobs[0].spec, name)}
+        updated = [(jobs[0], new)]
+    else:
+        changed = {name for name in fields if name in event.changed}
+        values, read = {name: getattr(new, name) for name in changed}, attrgetter(*changed, "id")
+        updated = [(job, replace(job.spec, **values)) for job in jobs if read(job.spec)[:-1] != read(new)[:-1]]
+    if not changed <= set(event.changed) - _FIXED_FIELDS:
+        raise ValueError("an update may change only the fields it names, and no id or dependency")
+    return updated
 
 
 def _s(duration_us: int) -> str:

@@ -38,7 +38,10 @@ class JobSubmitted(_Event, frozen=True):
 
 
 class JobUpdated(_Event, frozen=True):
-    """A job that has not ended gets new fields; ``changed`` names them, ``job`` is the whole result."""
+    """A job that has not ended gets new fields; ``changed`` names them, ``job`` is the whole result.
+
+    If ``job`` has the id of an array, all of its jobs that have not ended get these fields, and keep their others.
+    """
 
     job: JobSpec
     changed: tuple[str, ...]

@@ -16,6 +16,7 @@ attempt runs longer than ``H``, the job waits at most that many times ``H``.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import islice
 from math import lcm
 
 import msgspec
@@ -62,25 +63,28 @@ class Lane:
         """Whether no job is left in the present pass."""
         return self.passed >= len(self.jobs)
 
-    def pass_over(self) -> None:
-        """Pass over the head, and at once those after it of which that is known already.
+    def pass_over(self, reason: PendReason) -> list[Job]:
+        """Pass over the head for ``reason``, and with it those after it that it holds too; return them all.
 
-        These are jobs of its array with its age, to which the same limits and pauses apply, and which have its reason:
-        it would be their turn one after the other, each would be held too, and nothing would change.
+        These are jobs of its array with its age, to which the same limits and pauses apply: it would be their turn one
+        after the other, and nothing would change meanwhile.
         """
-        head, jobs = self.head, self.jobs
+        head = self.head
         self.passed += 1
-        if not head.array or head.reason not in SHARED:
-            return
-        spec = head.spec
-        scopes, end = (spec.user, spec.queue, spec.session), len(jobs)
-        while self.passed < end:
-            job = jobs[self.passed][1]
-            if job.array != head.array or job.reason is not head.reason or job.queued_us != head.queued_us:
-                return
-            if job.spec is not spec and (job.spec.user, job.spec.queue, job.spec.session) != scopes:
-                return
-            self.passed += 1
+        if not head.array or reason not in SHARED:
+            return [head]
+        alike = [head]
+        array, age, spec = head.array, head.queued_us, head.spec
+        user, queue, session = spec.user, spec.queue, spec.session
+        for _, job in islice(self.jobs, self.passed, None):
+            spec = job.spec
+            if job.array != array or job.queued_us != age:
+                break
+            if spec.user != user or spec.queue != queue or spec.session != session:
+                break
+            alike.append(job)
+        self.passed += len(alike) - 1
+        return alike
 
 
 class SavedQueue(msgspec.Struct, frozen=True):
@@ -125,13 +129,16 @@ class FairQueue:
                 self._virtual[rank] = max(self._virtual[rank], self._clock)
             self._turn += 1
             lane = self._lanes[key] = Lane(rank, self._turn)
-        insort(lane.jobs, (job.seq, job))
+        if lane.jobs and job.seq < lane.jobs[-1][0]:
+            insort(lane.jobs, (job.seq, job))
+        else:
+            lane.jobs.append((job.seq, job))
 
     def remove(self, job: Job) -> None:
         """Take ``job`` out."""
         key = (RANK[job.spec.priority], job.spec.workspace)
         jobs = self._lanes[key].jobs
-        index = bisect_left(jobs, (job.seq,))
+        index = -1 if jobs[-1][1] is job else bisect_left(jobs, (job.seq,))
         invariant(jobs[index][1] is job, "a queued job is not in its lane", job.spec.id)
         del jobs[index]
         if not jobs:

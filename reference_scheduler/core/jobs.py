@@ -29,6 +29,7 @@ from reference_scheduler.core.model import (
     JobSpec,
     JobState,
     PendReason,
+    task_id,
 )
 from reference_scheduler.core.passes import Pass
 from reference_scheduler.core.pickers import Picker
@@ -91,18 +92,34 @@ class JobTable:
         """Return whether there is or was a job or array of that name."""
         return name in self.open or name in self.outcomes or name in self.arrays
 
+    def first_known(self, names: list[str]) -> str | None:
+        """Return the first of ``names`` that is or was that of a job or array."""
+        if all(known.keys().isdisjoint(names) for known in (self.open, self.outcomes, self.arrays)):
+            return None  # as nearly always, and an array has many names
+        return next(filter(self.is_known, names))
+
+    def tasks(self, array: str) -> list[Job]:
+        """Return the jobs of ``array`` that are not terminal, in order."""
+        record = self.arrays.get(array)
+        names = (task_id(array, index) for index in range(record.size if record else 0))
+        return [job for job in map(self.open.get, names) if job is not None]
+
     # Into and out of the queue.
 
     def admit_array(self, spec: JobSpec, size: int, max_running: int) -> None:
         """Take in ``size`` jobs like ``spec``."""
         self._accepted += 1
         self.arrays[spec.id] = ArrayRecord(size, size, 0, max_running)
+        first = Job.of(spec, self.next_seq, self.now_us, spec.id)
         for index in range(size):
-            self.admit(replace(spec, id=f"{spec.id}[{index}]"), spec.id)
+            self._admit(first.twin(task_id(spec.id, index), self.next_seq))
 
-    def admit(self, spec: JobSpec, array: str = "") -> None:
-        """Take in a submission that nothing speaks against, as part of ``array`` unless that is empty."""
-        job = Job.of(spec, self.next_seq, self.now_us, array)
+    def admit(self, spec: JobSpec) -> None:
+        """Take in a submission that nothing speaks against."""
+        self._admit(Job.of(spec, self.next_seq, self.now_us))
+
+    def _admit(self, job: Job) -> None:
+        spec = job.spec
         self.next_seq += 1
         self._accepted += 1
         self.open[spec.id] = job
@@ -139,9 +156,7 @@ class JobTable:
             self._picker.add(job)
 
     def update(self, job: Job, spec: JobSpec) -> None:
-        """Give ``job`` a new ``spec``; a live attempt keeps what it holds."""
-        if job.state is QUEUED:
-            self.leave_queue(job)
+        """Give ``job``, which has left the queue, a new ``spec``; a live attempt keeps what it holds."""
         if spec.not_before_us != job.spec.not_before_us:
             job.not_before_us = spec.not_before_us
         job.respecify(spec)
@@ -157,10 +172,15 @@ class JobTable:
         job.reason, job.detail = reason, detail
         self.decisions.append(Pend(job.spec.id, reason, detail))
 
-    def leave_queue(self, job: Job) -> None:
-        """Take a queued job out of the queue."""
-        self._picker.remove(job)
-        job.reserved_us = None
+    def leave_queue(self, *jobs: Job) -> None:
+        """Take those of ``jobs``, oldest first, that are queued out of the queue.
+
+        The youngest leaves first: what stands behind the others is taken out of a long queue at the least cost.
+        """
+        for job in reversed(jobs):
+            if job.state is QUEUED:
+                self._picker.remove(job)
+                job.reserved_us = None
 
     def requeue(self, job: Job, attempt: Attempt, pause_us: int, reason: str) -> None:
         """Let the job wait again, for at least ``pause_us``, keeping its place by age."""
@@ -239,9 +259,7 @@ class JobTable:
             self.decisions.append(Cancel(job.spec.id, attempt.number, reason))
 
     def cancel_waiting(self, job: Job, reason: str) -> None:
-        """Cancel a job that has no attempt; :meth:`propagate` must follow."""
-        if job.state is QUEUED:
-            self.leave_queue(job)
+        """Cancel a job that has no attempt and has left the queue; :meth:`propagate` must follow."""
         self.decisions.append(Cancel(job.spec.id, 0, reason))
         self.settle(job, JobState.CANCELLED)
 
@@ -311,8 +329,7 @@ class JobTable:
                 continue
             job = self.open[timer[2]]
             if job.attempts == 0 and job.spec.deadline_us is not None and job.spec.deadline_us <= self.now_us:
-                if job.state is QUEUED:
-                    self.leave_queue(job)
+                self.leave_queue(job)
                 late = (self.now_us - job.submitted_us) / SECOND_US
                 self.decisions.append(Expire(job.spec.id, f"not started within {late:g} s"))
                 self.settle(job, JobState.EXPIRED)

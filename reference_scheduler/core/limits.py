@@ -100,6 +100,8 @@ def overflow(bounds: QueueBounds, spec: JobSpec, count: int, waiting: int, jobs:
     interactive = spec.priority is Priority.INTERACTIVE and bool(spec.session)
     if waiting + count > bounds.max_total:
         return f"{waiting} of at most {bounds.max_total} jobs wait"
+    if not interactive and waiting + count <= bounds.max_per_workspace:
+        return None  # all that wait may be many, to be gone through for each submission
     idle = [job.spec for job in jobs if job.state is not JobState.RUNNING]
     here = sum(1 for other in idle if other.workspace == spec.workspace)
     if here + count > bounds.max_per_workspace:

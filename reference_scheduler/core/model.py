@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from reference_scheduler.core.amounts import MAX_QUANTITY, Amount, Resources, Share, pack, unpack
 
@@ -351,6 +352,14 @@ class Job(JobRecord, gc=False):
         job.respecify(spec)
         return job
 
+    def twin(self, name: str, seq: int) -> Job:
+        """Return a job that differs in its id and its number only."""
+        twin: Job = _copied(self)
+        spec: JobSpec = _copied(self.spec)
+        force_setattr(spec, "id", name)  # what is in bounds is not checked again for each job of an array
+        twin.spec, twin.seq = spec, seq
+        return twin
+
     def respecify(self, spec: JobSpec) -> None:
         """Take over ``spec`` and what follows from it."""
         self.spec = spec
@@ -373,6 +382,8 @@ class Job(JobRecord, gc=False):
         return JobRecord(*_record_fields(self))
 
 
+_copied = methodcaller("__copy__")
+"""What ``copy.copy`` does, in half the time."""
 _record_fields = attrgetter(*JobRecord.__struct_fields__)
 
 

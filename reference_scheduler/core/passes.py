@@ -185,6 +185,14 @@ class Pass:
         job.detail = self.detail(job, reason)
         self.decisions.append(Pend(job.spec.id, reason, job.detail))
 
+    def pend_alike(self, jobs: list[Job], reason: PendReason) -> None:
+        """Record why ``jobs`` wait, all of which the same numbers hold; see :meth:`pend`."""
+        news = [job for job in jobs if job.reason is not reason]
+        detail = self.detail(news[0], reason) if news else ""
+        for job in news:
+            job.reason, job.detail = reason, detail
+            self.decisions.append(Pend(job.spec.id, reason, detail))
+
     def pend_newcomers(self, jobs: list[Job]) -> None:
         """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn.
 

@@ -105,33 +105,27 @@ class Wanted(Command):
 
 
 class Reprioritised(Command):
-    """A job that has not ended is to have another priority; ``core`` gives the core of the moment.
+    """A job, or all of an array that have not ended, are to have another priority; ``core`` is that of the moment."""
 
-    If it is the last one of a ``whole`` array to get it, the array is said to have it too.
-    """
-
-    def __init__(self, core: Callable[[], SchedulerCore], job: str, priority: Priority, whole: str = "") -> None:
+    def __init__(self, core: Callable[[], SchedulerCore], job: str, priority: Priority) -> None:
         super().__init__(self._update)
-        self._whole = whole
         self._core = core
         self._job = job
         self._priority = priority
 
     def _update(self, now_us: int) -> Event:
-        job = self._core().job(self._job)
-        if job is None:
+        jobs = self._core().open_jobs_of(self._job)
+        if not jobs:
             raise JobEnded(f"job {self._job} has ended, and keeps its priority")
-        spec = replace(job.spec, priority=self._priority)
+        spec = replace(jobs[0].spec, id=self._job, priority=self._priority)
         return JobUpdated(at=now_us, run_pass=False, job=spec, changed=("priority",))
 
     def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
         """See :meth:`Intent.add_rows`."""
-        job = self._core().job(self._job)
-        if job is not None:
-            batch.changes.append(JobChange(self._job, job.state, job.attempts, priority=self._priority))
-        if self._whole in self._core().open_arrays():
-            change = JobChange(self._whole, JobState.QUEUED, None, priority=self._priority, is_array=True)
-            batch.changes.append(change)
+        jobs, priority = self._core().open_jobs_of(self._job), self._priority
+        batch.changes += [JobChange(job.spec.id, job.state, job.attempts, priority=priority) for job in jobs]
+        if jobs and jobs[0].array == self._job:
+            batch.changes.append(JobChange(self._job, JobState.QUEUED, None, priority=priority, is_array=True))
 
 
 class Ended:

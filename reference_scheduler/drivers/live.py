@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Preempt
 from reference_scheduler.core.events import ConfigLoaded, Event, GenerationStarted, Tick
 from reference_scheduler.core.invariants import InvariantViolation, invariant
-from reference_scheduler.core.model import JobState, ResourceRequest
+from reference_scheduler.core.model import JobState, ResourceRequest, task_id
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.intents import Command, Ended, Intent, WakeReason, Wanted
 from reference_scheduler.drivers.writer import Begun, Writer
@@ -51,13 +52,15 @@ MAX_BATCH = 1000
 MIN_EVENTS_PER_STATE = 4096
 
 Step = tuple[Intent | None, tuple[Decision, ...]]
+_Item = TypeVar("_Item")
 
 
 class _Pending(msgspec.Struct):
-    """What the core has handled and is not yet durable."""
+    """What the core has handled and is not yet durable; it may have changed the jobs of these ``names``."""
 
     batch: Batch
     steps: list[Step]
+    names: list[str]
 
 
 class LiveDriver:
@@ -170,6 +173,7 @@ class LiveDriver:
         loaded = ConfigLoaded(at=now_us, run_pass=False, config=self.settings.core)
         started = GenerationStarted(at=now_us, run_pass=False, generation=self.generation)
         pending = self._handle([(None, loaded), (None, started)])
+        await self._add_changes(pending)
         pending.batch.generation = GenerationRow(
             self.generation, pending.batch.wall_us, self._clock.boot, self._clock.offset_us
         )
@@ -180,7 +184,7 @@ class LiveDriver:
         except BaseException:
             self._writer.close()
             raise
-        self._act(pending, begun)
+        await self._act(pending, begun)
         self._task = self._loop.create_task(self._run(), name="scheduler")
         self._task.add_done_callback(self._end)
 
@@ -209,6 +213,7 @@ class LiveDriver:
         while True:
             pending = self._take()
             if pending is not None:
+                await self._add_changes(pending)
                 await self._commit(pending)
                 await asyncio.sleep(0)  # what came in meanwhile is to be in the next commit, and not the one after
             elif self._stopping:
@@ -268,22 +273,30 @@ class LiveDriver:
                     self._tell_core(begun, batch)
                     batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
             steps.append((intent, decisions))
-        self._add_changes(batch, dict.fromkeys(names))
+        return _Pending(batch, steps, list(dict.fromkeys(names)))
+
+    async def _add_changes(self, pending: _Pending) -> None:
+        """Add to the batch what the jobs that may have changed, and arrays with them, have come to."""
+        core, batch = self.core, pending.batch
+        new = {row.job: index for index, row in enumerate(batch.jobs)}
+        ended = dict[str, JobChange]()
+        async for names in _in_parts(pending.names):
+            changes = [change_of(core, name, batch.wall_us) for name in names]
+            self._add(batch, new, [change for change in changes if change is not None])
+            ended |= {change.job: change for change in arrays_ended(core, names, batch.wall_us)}
+        self._add(batch, new, ended.values())
         self._since_state += len(batch.entries)
         if self._since_state >= max(MIN_EVENTS_PER_STATE, core.size):
             self._add_state(batch)
-        return _Pending(batch, steps)
 
-    def _add_changes(self, batch: Batch, names: Collection[str]) -> None:
-        """Add to ``batch`` what the jobs of these ``names``, and arrays with them, have come to."""
-        new = {row.job: index for index, row in enumerate(batch.jobs)}
-        changes = [change_of(self.core, name, batch.wall_us) for name in names]
-        for change in (*changes, *arrays_ended(self.core, names, batch.wall_us)):
-            if change is not None and change.job in new:
+    def _add(self, batch: Batch, new: Mapping[str, int], changes: Iterable[JobChange]) -> None:
+        """Add ``changes`` to ``batch``, in which the rows of ``new`` jobs have these places."""
+        for change in changes:
+            if change.job in new:
                 index, attempts = new[change.job], change.attempts or 0
                 row = batch.jobs[index]
                 batch.jobs[index] = replace(row, state=change.state, attempts=attempts, ended_us=change.ended_us)
-            elif change is not None:
+            else:
                 batch.changes.append(change)
 
     def _tell_core(self, event: Event, batch: Batch) -> tuple[Decision, ...]:
@@ -311,7 +324,7 @@ class LiveDriver:
         except JournalUnavailable as error:
             self._undo(pending, error)
         else:
-            self._act(pending, begun)
+            await self._act(pending, begun)
         self._handled = []
 
     async def _write_last_state(self) -> None:
@@ -352,28 +365,39 @@ class LiveDriver:
 
     # Acting on what is durable.
 
-    def _act(self, pending: _Pending, begun: Begun) -> None:
+    async def _act(self, pending: _Pending, begun: Begun) -> None:
+        batch = pending.batch
         for intent, decisions in pending.steps:
             if intent is None and any(isinstance(decision, Dispatch) for decision in decisions):
                 self.wakes[WakeReason.SCHEDULE_CLAIMED] += 1
-            for decision in decisions:
-                self._carry_out(decision, begun)
+            async for part in _in_parts(decisions):
+                for decision in part:
+                    self._carry_out(decision, begun)
         for intent, decisions in pending.steps:
             if intent is not None:
                 intent.durable(decisions)
-        batch = pending.batch
         if batch.jobs:
-            self.last_job = number_of(batch.jobs[-1].job)
-        rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
-        for row in rows:
-            if row.ended_us is not None:
-                self.ended_jobs[row.state] += not row.is_array
-                self._attempts.forget_caller(row.job)
-                for future in self._waiters.pop(row.job, ()):
-                    if not future.done():
-                        future.set_result(None)
-            if self._observers:
-                self._observers.tell(batch.wall_us, row.state, row.job, row.attempts or 0)
+            self.last_job = batch.jobs[-1].last_number
+        for row in batch.jobs:
+            self._tell(row, batch.wall_us)
+            if row.is_array and self._observers:
+                async for indices in _in_parts(range(row.array_size)):
+                    for index in indices:
+                        self._observers.tell(batch.wall_us, JobState.QUEUED, task_id(row.job, index))
+        async for changes in _in_parts(batch.changes):
+            for change in changes:
+                self._tell(change, batch.wall_us)
+
+    def _tell(self, row: JobRow | JobChange, wall_us: int) -> None:
+        """Tell everybody what is durable about a job."""
+        if row.ended_us is not None:
+            self.ended_jobs[row.state] += not row.is_array
+            self._attempts.forget_caller(row.job)
+            for future in self._waiters.pop(row.job, ()):
+                if not future.done():
+                    future.set_result(None)
+        if self._observers:
+            self._observers.tell(wall_us, row.state, row.job, row.attempts or 0)
 
     def _carry_out(self, decision: Decision, begun: Begun) -> None:
         if isinstance(decision, Dispatch):
@@ -443,3 +467,11 @@ class LiveDriver:
         for future in [future for waiting in self._waiters.values() for future in waiting]:
             if not future.done():
                 future.set_exception(SchedulerStopping(self._over))
+
+
+async def _in_parts(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
+    """Yield ``items`` in parts, between which others have their turn: those of an array may be very many."""
+    for begin in range(0, len(items), MAX_BATCH):
+        if begin:
+            await asyncio.sleep(0)
+        yield items[begin : begin + MAX_BATCH]

@@ -169,7 +169,7 @@ class SimulationDriver:
 
     def _update(self, update: TimedUpdate, run_pass: bool) -> None:
         """Deliver ``update``, or a tick in its place if the job has ended earlier than where it was recorded."""
-        if self._core.job(update.job.id) is None:
+        if not self._core.open_jobs_of(update.job.id):
             self._deliver(Tick(at=self._now_us, run_pass=run_pass))
         else:
             event = JobUpdated(at=self._now_us, run_pass=run_pass, job=update.job, changed=update.changed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.amounts import Resources
@@ -106,12 +107,8 @@ class Model:
             case JobSubmitted():
                 self._submitted(event, decisions)
             case JobUpdated():
-                known = self._jobs.get(event.job.id)
-                refused = any(isinstance(d, Reject) and d.job == event.job.id for d in decisions)
-                if known is not None and not refused:
-                    if known.spec.not_before_us != event.job.not_before_us:
-                        known.not_before_us = event.job.not_before_us
-                    known.spec = event.job
+                if not any(isinstance(d, Reject) and d.job == event.job.id for d in decisions):
+                    self._updated(event)
             case JobStateChanged():
                 self._state_changed(core, event)
             case CancelRequested():
@@ -143,6 +140,17 @@ class Model:
                         del self._live[name]
             case QueueConfigured():
                 self._queues[event.queue] = event
+
+    def _updated(self, event: JobUpdated) -> None:
+        new = event.job
+        values = {name: getattr(new, name) for name in event.changed}
+        for name, known in self._jobs.items():
+            if known.array == new.id:
+                known.spec = replace(known.spec, **values)
+            elif name == new.id:
+                if known.spec.not_before_us != new.not_before_us:
+                    known.not_before_us = new.not_before_us
+                known.spec = new
 
     def _submitted(self, event: JobSubmitted, decisions: tuple[Decision, ...]) -> None:
         spec = event.job

@@ -24,7 +24,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
 
     Times are of the wall clock, in microseconds, for people: nothing is decided by them. A job that is
     ``observed`` is run by its caller, not by the scheduler. An array has a row too, with its ``array_size`` and the
-    request that its jobs share; theirs name it as ``array``, and are written without one.
+    request that its jobs share; theirs name it as ``array``, and are made by the journal that writes its own.
     """
 
     job: str
@@ -50,6 +50,11 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     def is_array(self) -> bool:
         """Whether it is no job itself, but an array of them."""
         return self.array_size > 0
+
+    @property
+    def last_number(self) -> int:
+        """The number of the job, or of the last job of the array."""
+        return number_of(self.job) + self.array_size
 
 
 class JobChange(msgspec.Struct, frozen=True, gc=False):
@@ -92,9 +97,10 @@ class GenerationRow(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct):
     """What becomes durable together or not at all.
 
-    ``entries`` are consecutive. An attempt that is there already keeps its generation and start. ``state`` is
-    that after the last entry; with it come the jobs to ``forget``, all of which have ended. ``paused``, if it is not
-    ``None``, is whether an operator from now on wants nothing to start.
+    ``entries`` are consecutive. ``jobs`` are new; those of an array are queued with it, and ``changes`` follow. An
+    attempt that is there already keeps its generation and start. ``state`` is that after the last entry; with it come
+    the jobs to ``forget``, all of which have ended. ``paused``, if it is not ``None``, is whether an operator from now
+    on wants nothing to start.
     """
 
     wall_us: int

@@ -45,7 +45,10 @@ class MemoryJournal:
         self._paused = self._paused if batch.paused is None else batch.paused
         for row in batch.jobs:
             self._jobs[row.job] = row
-            self._last_job = max(self._last_job, number_of(row.job))
+            self._last_job = max(self._last_job, row.last_number)
+            task = replace(row, key="", request=b"", array=row.job, array_size=0, state=JobState.QUEUED, ended_us=None)
+            for name in (task_id(row.job, index) for index in range(row.array_size)):
+                self._jobs[name] = replace(task, job=name)
             if row.key:
                 self._keys[row.key] = (row.job, row.fingerprint)
         for change in batch.changes:

@@ -55,6 +55,12 @@ _JOB_COLUMNS = (
     "state, attempts, exit_code, ended_us, array, array_size"
 )
 _INSERT_JOB = f"INSERT INTO jobs ({_JOB_COLUMNS}) VALUES ({', '.join('?' * len(_JOB_COLUMNS.split(', ')))})"
+_INSERT_TASKS = (
+    "WITH RECURSIVE task(n) AS (SELECT ? UNION ALL SELECT n + 1 FROM task WHERE n < ?) "
+    f"INSERT INTO jobs ({_JOB_COLUMNS}) SELECT n, kind, priority, user, workspace, session, queue, '', fingerprint, "
+    "x'', submitted_us, observed, 'queued', 0, NULL, NULL, whole.number, 0 FROM task, jobs AS whole "
+    "WHERE whole.number = ?"
+)
 REQUEST = (
     "CASE WHEN array THEN coalesce((SELECT whole.request FROM jobs AS whole WHERE whole.number = jobs.array), x'') "
     "ELSE request END"
@@ -153,6 +159,9 @@ class SqliteJournal:
             writer.executemany(_INSERT_JOB, map(_job_values, batch.jobs))
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
             writer.executemany("INSERT INTO submission_keys VALUES (?, ?, ?)", keys)
+            for array in (row for row in batch.jobs if row.is_array):
+                number = number_of(array.job)
+                writer.execute(_INSERT_TASKS, (number + 1, array.last_number, number))
         writer.executemany(
             "UPDATE jobs SET state = ?, attempts = coalesce(?, attempts), exit_code = ?, ended_us = ?, "
             "priority = coalesce(?, priority) WHERE number = ?",

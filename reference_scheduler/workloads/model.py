@@ -33,7 +33,10 @@ class TimedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimedUpdate(msgspec.Struct, frozen=True):
-    """What a job is from ``at_us`` on, if it has not ended by then; ``changed`` names the fields that are new."""
+    """What a job is from ``at_us`` on, if it has not ended by then; ``changed`` names the fields that are new.
+
+    Of an array, all of its jobs get these fields.
+    """
 
     at_us: int
     job: JobSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -111,12 +111,20 @@ class _RecordedJobs:
             first = next(iter(workers))
             workers = {first: workers[first]._replace(process_slots=processors)}
         skipped = len(self._submitted) - len(ran) + len(self._others)
-        updates = (
-            TimedUpdate(event.at, _depending_on(known, event.job), event.changed)
-            for event in self._updates
-            if event.job.id in ran
-        )
-        return Workload(tuple(workers.items()), tuple(jobs), skipped, tuple(updates), arrays)
+        return Workload(tuple(workers.items()), tuple(jobs), skipped, tuple(self._timed_updates(known)), arrays)
+
+    def _timed_updates(self, known: set[str]) -> Iterator[TimedUpdate]:
+        """Yield the updates of ``known`` jobs and arrays; of an array that is not, those of its jobs that are."""
+        specs = {job: spec for job, (_, spec) in self._submitted.items()}
+        for event in self._updates:
+            name, changed = event.job.id, event.changed
+            values = {field: getattr(event.job, field) for field in changed}
+            tasks = [task for task in _tasks(self._arrays[name]) if task in known] if name in self._arrays else []
+            specs |= {task: replace(specs[task], **values) for task in tasks} or {name: event.job}
+            if name in known:
+                yield TimedUpdate(event.at, _depending_on(known, event.job), changed)
+            else:
+                yield from (TimedUpdate(event.at, _depending_on(known, specs[task]), changed) for task in tasks)
 
 
 def _tasks(array: TimedArray) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from live_world import DONE, FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, on_loop, settings
+from live_world import DONE, FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
 from msgspec.structs import replace
 from service_world import Service, refsched_here
 from test_live_record import recorded_starts, verified
@@ -24,6 +24,7 @@ from reference_scheduler.errors import (
     InvalidSubmission,
     IsArray,
     JobEnded,
+    JournalUnavailable,
     NoSuchJob,
     QueueFull,
     SubmissionKeyConflict,
@@ -181,19 +182,56 @@ async def test_another_priority_is_that_of_all_jobs_that_have_not_ended(tmp_path
 
 
 @on_loop
-async def test_to_update_a_large_array_holds_up_nobody() -> None:
-    some = settings(1)
-    some = replace(some, core=replace(some.core, queue=QueueBounds(9000, 9000, 4, 4)))
-    async with Scheduler(some, None, [HeldExecutor()]) as scheduler:
+async def test_another_priority_is_that_of_all_jobs_or_of_none(tmp_path: Path) -> None:
+    path, log = tmp_path / "j.db", tmp_path / "array.replay"
+    async with Scheduler(settings(1), path, [HeldExecutor()]) as scheduler:
+        scheduler.record_start(log)
         await scheduler.pause()
-        whole = (await scheduler.submit(array(8000))).id
-        updating = asyncio.ensure_future(scheduler.update(whole, Priority.BACKGROUND))
-        await asyncio.sleep(0)
-        await scheduler.submit(held())
-        assert scheduler.get(f"{whole}[7999]").priority == "normal"  # it has a long way to go
-        assert (await updating).priority == "background"
-        assert scheduler.get(f"{whole}[7999]").priority == "background"
-        await scheduler.cancel(whole)
+        await scheduler.submit(array(3000))
+        with no_room(path), pytest.raises(JournalUnavailable):
+            await scheduler.update("1", Priority.URGENT)
+        assert {view.priority for view in scheduler.jobs(array="1", limit=3000)} == {"normal"}
+        updating = asyncio.ensure_future(scheduler.update("1", Priority.BACKGROUND))
+        while not updating.done():
+            assert len({view.priority for view in scheduler.jobs(array="1", limit=3000)}) == 1
+            await asyncio.sleep(0)
+        assert {view.priority for view in scheduler.jobs(array="1", limit=3000)} == {"background"}
+        assert {job.spec.priority for job in scheduler._driver.core.open_jobs()} == {"background"}
+        await scheduler.cancel("1")
+    assert verified(log).closed
+    assert sound(path)
+
+
+@on_loop
+async def test_a_large_array_leaves_others_their_turn() -> None:
+    async with Scheduler(settings(1), None, [HeldExecutor()]) as scheduler:
+        await scheduler.pause()
+        notices = scheduler.observe()  # of which so many are kept that a reader has to have its turn in between
+        for step in (
+            scheduler.submit(array(5000)),
+            scheduler.update("1", Priority.BACKGROUND),
+            scheduler.cancel("1"),
+        ):
+            doing = asyncio.ensure_future(step)
+            told = [await anext(notices) for _ in range(5001)]
+            about = {notice.job for notice in told if isinstance(notice, Notice)}
+            assert about == {"1", *(f"1[{index}]" for index in range(5000))}
+            await doing
+
+
+@on_loop
+async def test_an_array_of_which_a_job_begins_at_once_is_told_in_order() -> None:
+    async with Scheduler(settings(1), None, [HeldExecutor()]) as scheduler:
+        notices = scheduler.observe()
+        await scheduler.submit(array(2))
+        told = [await anext(notices) for _ in range(4)]
+        assert [(notice.job, notice.what) for notice in told if isinstance(notice, Notice)] == [
+            ("1", "queued"),
+            ("1[0]", "queued"),
+            ("1[1]", "queued"),
+            ("1[0]", "running"),
+        ]
+        await scheduler.close(StopMode.INTERRUPT)
 
 
 @on_loop

@@ -16,6 +16,7 @@ from reference_scheduler.core.model import AttemptState, Idempotency, JobState, 
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.state import Plugins
+from reference_scheduler.processes.tree import look_up
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 
@@ -202,7 +203,7 @@ def test_what_a_killed_scheduler_ran_is_gone_before_anything_else_starts(tmp_pat
 
     async def go_on() -> None:
         async with Scheduler(settings(1), tmp_path / "j.db") as scheduler:
-            assert not Path(f"/proc/{pid}").exists()
+            assert look_up(pid) is None
             assert (scheduler.recovery.interrupted, scheduler.recovery.terminal) == (1, 1)
             job = await scheduler.submit(JobRequest(kind="shell", payload={"script": "exit 0"}))
             assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.COMPLETED

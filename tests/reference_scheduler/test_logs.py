@@ -27,6 +27,7 @@ from reference_scheduler.logs import OutputChunk, Stream
 from reference_scheduler.processes.model import Output, ProcessSpec
 from reference_scheduler.processes.output import WINDOW_BYTES
 from reference_scheduler.processes.service import ManagedProcessService
+from reference_scheduler.processes.tree import look_up
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.sync import SyncScheduler
@@ -301,7 +302,7 @@ def test_a_job_whose_output_nobody_reads_any_more_is_cancelled(tmp_path: Path, p
         pid = running.stdout.readline().decode().strip()
         running.stdout.close()
         assert running.wait(TIMEOUT_S) == 125
-        assert not Path(f"/proc/{pid}").exists()
+        assert look_up(int(pid)) is None
         line = (tmp_path / "told").read_text().splitlines()[-1]
         assert line == "error: cannot write the output: Broken pipe"
         if service is not None:

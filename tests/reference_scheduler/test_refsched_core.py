@@ -525,6 +525,27 @@ def test_an_update_changes_a_waiting_job_and_refuses_what_it_does_not_name() -> 
     assert refusal(world.send(JobUpdated, job=gone, changed=())) is RejectCode.TERMINAL
 
 
+def test_an_update_of_an_array_changes_what_it_names_of_all_its_jobs_that_have_not_ended() -> None:
+    world = machine(1)
+    whole = JobSpec("a", user="u", estimate_us=S, request=slots(1))
+    world.send(JobSubmitted, job=whole, array_size=3)
+    world.submit("b")
+    other = msgspec.structs.replace(world.job("a[2]").spec, user="v")
+    world.send(JobUpdated, job=other, changed=("user",))
+    assert world.end("a[0]")[0] == dispatch("a[1]")
+    after = msgspec.structs.replace(whole, after_ok=("b",))
+    assert refusal(world.send(JobUpdated, job=after, changed=("after_ok",))) is RejectCode.INVALID
+    urgent = msgspec.structs.replace(whole, priority=Priority.URGENT, user="ignored")
+    decisions = world.send(JobUpdated, job=urgent, changed=("priority",))
+    assert decisions[0] == Pend("a[2]", PendReason.RESOURCES, "needs 1 process_slots with 0 free")
+    found = [(job.spec.id, job.spec.priority, job.spec.user) for job in world.core.open_jobs_of("a")]
+    assert found == [("a[1]", "urgent", "u"), ("a[2]", "urgent", "v")]
+    assert world.send(JobUpdated, job=urgent, changed=("priority",)) == ()  # they have it, and keep their place
+    assert world.end("a[1]")[0] == dispatch("a[2]")
+    world.end("a[2]")
+    assert refusal(world.send(JobUpdated, job=urgent, changed=("priority",))) is RejectCode.TERMINAL
+
+
 # Preemption.
 
 

@@ -253,8 +253,9 @@ def test_to_pass_over_an_array_at_once_decides_the_same(seed: int, monkeypatch: 
     ]
     at_once = decided(items)
 
-    def one_by_one(lane: Lane) -> None:
+    def one_by_one(lane: Lane, reason: PendReason) -> list[Job]:
         lane.passed += 1
+        return [lane.jobs[lane.passed - 1][1]]
 
     monkeypatch.setattr(Lane, "pass_over", one_by_one)
     assert decided(items) == at_once

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -15,14 +16,14 @@ from reference_scheduler.cli import main
 from reference_scheduler.core import events
 from reference_scheduler.core.amounts import Resources, Share
 from reference_scheduler.core.decisions import Decision, Dispatch
-from reference_scheduler.core.events import ConfigLoaded, Event, JobSubmitted, Tick, WorkerUpdated
+from reference_scheduler.core.events import ConfigLoaded, Event, JobSubmitted, JobUpdated, Tick, WorkerUpdated
 from reference_scheduler.core.ledger import Ledger
-from reference_scheduler.core.model import JobSpec, ResourceRequest
+from reference_scheduler.core.model import JobSpec, Priority, ResourceRequest
 from reference_scheduler.fuzz.model import CheckError, Model
 from reference_scheduler.fuzz.monitor import Monitor
 from reference_scheduler.fuzz.run import rerun, run_seed, save, shrink
 from reference_scheduler.fuzz.swarm import FAULTS, TRAITS, draw_swarm
-from reference_scheduler.fuzz.world import Restart
+from reference_scheduler.fuzz.world import Item, Restart
 from reference_scheduler.replay.verify import verify
 
 
@@ -37,6 +38,24 @@ def test_a_history_ends_without_a_violation_and_with_nothing_left(seed: int) -> 
     assert outcome.failure is None
     assert outcome.events >= 120
     assert outcome.swarm.config.picker == PICKER_NAMES[seed % 9]
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_updates_of_whole_arrays_break_nothing(seed: int) -> None:
+    outcome, draw = run_seed(seed, 200), Random(seed)
+    items, arrays, updates = list[Item](), list[str](), 0
+    for item in outcome.items:
+        items.append(item)
+        if isinstance(item, JobSubmitted) and item.array_size:
+            arrays.append(item.job.id)
+        if arrays and not isinstance(item, Restart) and draw.random() < 0.3:
+            spec = JobSpec(
+                draw.choice(arrays[-3:]), priority=draw.choice(list(Priority)), queue=draw.choice(("", "q0"))
+            )
+            items.append(JobUpdated(at=item.at, job=spec, changed=("priority", "queue")))
+            updates += 1
+    assert bool(updates) == bool(arrays)
+    assert rerun(items, outcome.swarm.workers) is None
 
 
 def test_swarms_have_every_kind_and_every_kind_is_missing_somewhere() -> None:

@@ -101,7 +101,9 @@ class ConservativePicker(OrderedPicker):
     def remove(self, job: Job) -> None:
         """See :class:`Picker`."""
         super().remove(job)
-        self._unplaced = [entry for entry in self._unplaced if entry[1] is not job]
+        index = bisect_left(self._unplaced, (job.seq,))
+        if self._unplaced[index : index + 1] == [(job.seq, job)]:
+            del self._unplaced[index]
         self.capacity_changed()
 
     def capacity_changed(self) -> None:

@@ -65,12 +65,13 @@ class FairPicker:
                 continue
             if reason is PendReason.BATCH:
                 break
-            view.pend(job, reason)
             if reason in PASSED_OVER:
-                lane.pass_over()
+                view.pend_alike(lane.pass_over(reason), reason)
                 if not lane.is_spent:
                     lanes.insert(place, lane)
-            elif promised is None:
+                continue
+            view.pend(job, reason)
+            if promised is None:
                 promised, reservation = job, view.reserve(job)
         self._promise(promised, reservation)
         fresh, self._fresh = self._fresh, []
