@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable
+from operator import attrgetter
 
 from reference_scheduler.core.allocators import Allocator
 from reference_scheduler.core.amounts import GUARD, Amount, Share, fits, shortfall
@@ -187,20 +188,25 @@ class Pass:
 
     def pend_alike(self, jobs: list[Job], reason: PendReason) -> None:
         """Record why ``jobs`` wait, all of which the same numbers hold; see :meth:`pend`."""
-        news = [job for job in jobs if job.reason is not reason]
-        detail = self.detail(news[0], reason) if news else ""
-        for job in news:
-            job.reason, job.detail = reason, detail
-            self.decisions.append(Pend(job.spec.id, reason, detail))
+        detail: str | None = None
+        for job in jobs:
+            if job.reason is not reason:
+                detail = self.detail(job, reason) if detail is None else detail
+                job.reason, job.detail = reason, detail
+                self.decisions.append(Pend(job.spec.id, reason, detail))
 
     def pend_newcomers(self, jobs: list[Job]) -> None:
         """Tell those of ``jobs`` that are still queued and were given no reason that they wait their turn.
 
         In order of submission: a restored picker has them in another order than one that saw them come.
         """
-        for job in jobs if len(jobs) == 1 else sorted(jobs, key=lambda job: job.seq):
-            if job.reason is None and job.state is QUEUED:
+        news = [job for job in jobs if job.reason is None and job.state is QUEUED]
+        news.sort(key=attrgetter("seq"))
+        if self._limits.active:
+            for job in news:
                 self.pend(job, PendReason.BEHIND)
+        else:
+            self.pend_alike(news, PendReason.BEHIND)
 
     def detail(self, job: Job, reason: PendReason) -> str:
         """Say ``reason`` with the numbers of this moment."""

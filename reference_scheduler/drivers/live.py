@@ -41,6 +41,7 @@ from reference_scheduler.journal.rows import (
     beginnings,
     change_of,
     concerned,
+    is_as_new,
 )
 from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
@@ -279,10 +280,12 @@ class LiveDriver:
         """Add to the batch what the jobs that may have changed, and arrays with them, have come to."""
         core, batch = self.core, pending.batch
         new = {row.job: index for index, row in enumerate(batch.jobs)}
+        arrays = {row.job for row in batch.jobs if row.is_array}
         ended = dict[str, JobChange]()
         async for names in _in_parts(pending.names):
-            changes = [change_of(core, name, batch.wall_us) for name in names]
-            self._add(batch, new, [change for change in changes if change is not None])
+            found = (change_of(core, name, batch.wall_us) for name in names)
+            changes = [change for change in found if change is not None and not is_as_new(change, arrays)]
+            self._add(batch, new, changes)
             ended |= {change.job: change for change in arrays_ended(core, names, batch.wall_us)}
         self._add(batch, new, ended.values())
         self._since_state += len(batch.entries)

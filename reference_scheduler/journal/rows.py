@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Decision, Dispatch
@@ -35,6 +35,14 @@ def change_of(core: SchedulerCore, job: str, wall_us: int) -> JobChange | None:
         return JobChange(job, alive.state, alive.attempts)
     outcome = core.outcome(job)
     return None if outcome is None else JobChange(job, outcome.state, None, outcome.exit_code, wall_us)
+
+
+def is_as_new(change: JobChange, arrays: Collection[str]) -> bool:
+    """Return whether a job of one of the new ``arrays`` has come to nothing but what it begins with."""
+    if not arrays or change.state is not JobState.QUEUED or change.attempts:
+        return False
+    task = task_of(change.job)
+    return task is not None and task[0] in arrays
 
 
 def arrays_ended(core: SchedulerCore, jobs: Iterable[str], wall_us: int) -> list[JobChange]:
