@@ -110,7 +110,7 @@ class SchedulerCore:
             self._check(event)
         jobs = self._jobs
         decisions: list[Decision] = []
-        jobs.decisions = decisions
+        jobs.decisions, jobs.released = decisions, []
         if event.at < jobs.now_us:
             self.counters = replace(self.counters, clamped=self.counters.clamped + 1)
         else:
@@ -175,6 +175,11 @@ class SchedulerCore:
     def now_us(self) -> int:
         """The time of the latest event."""
         return self._jobs.now_us
+
+    @property
+    def released(self) -> list[str]:
+        """The jobs that with the latest event no longer had to wait for others or for their time."""
+        return self._jobs.released
 
     def job(self, job_id: str) -> Job | None:
         """Return the job if it is not terminal; it must not be changed."""

@@ -41,13 +41,15 @@ class JobTable:
     """Moves jobs through their lives, keeping ledger, limits, queue and timers in step.
 
     ``open`` has the jobs that are not terminal, oldest first; ``outcomes`` those that are, and the arrays
-    that are complete. Whatever a move has to tell goes to ``decisions``. ``timers`` is a heap of what has to
-    happen by itself: time, sequence number, job.
+    that are complete. Whatever a move has to tell goes to ``decisions``; that a job need not wait for others or for its
+    time any more is not told, but has it among the ``released``. ``timers`` is a heap of what has to happen by itself:
+    time, sequence number, job.
     """
 
     def __init__(self, ledger: Ledger, limits: Limits, view: Pass, picker: Picker) -> None:
         self.now_us = 0
         self.decisions: list[Decision] = []
+        self.released: list[str] = []
         self.open: dict[str, Job] = {}
         self.arrays: dict[str, ArrayRecord] = {}
         self.outcomes: dict[str, Outcome] = {}
@@ -154,6 +156,10 @@ class JobTable:
                 job.queued_us = self.now_us
             move(job, QUEUED)
             self._picker.add(job)
+
+    def _release(self, job: Job) -> None:
+        self.released.append(job.spec.id)
+        self.enqueue(job)
 
     def update(self, job: Job, spec: JobSpec) -> None:
         """Give ``job``, which has left the queue, a new ``spec``; a live attempt keeps what it holds."""
@@ -297,7 +303,7 @@ class JobTable:
                     state = self.outcomes[target].state
                     self.cancel_waiting(job, f"job {target}, which it depends on, is {state}")
                 elif not job.unmet:
-                    self.enqueue(job)
+                    self._release(job)
 
     # Time.
 
@@ -335,7 +341,7 @@ class JobTable:
                 self.settle(job, JobState.EXPIRED)
                 self.propagate()
             else:
-                self.enqueue(job)
+                self._release(job)
 
     # Invariants.
 

@@ -263,6 +263,7 @@ class LiveDriver:
             cut_short = attempts_interrupted(core, event, batch.wall_us)
             names += concerned(core, event)
             decisions = self._tell_core(event, batch)
+            names += core.released
             if intent is not None:
                 intent.add_rows(batch, decisions)
             if cut_short:

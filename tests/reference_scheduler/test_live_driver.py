@@ -449,6 +449,27 @@ async def test_a_pause_starts_nothing_more_until_it_is_undone() -> None:
 
 
 @on_loop
+async def test_what_comes_into_the_queue_while_nothing_starts_is_shown_and_kept_as_queued(tmp_path: Path) -> None:
+    path, executor = tmp_path / "j.db", HeldExecutor()
+    async with Scheduler(settings(1), path, [executor]) as scheduler:
+        first = await scheduler.submit(held())
+        await executor.begun(1)
+        await scheduler.pause()
+        notices = scheduler.observe()
+        after = await scheduler.submit(held(after_ok=(first.id,)))
+        later = await scheduler.submit(held(delay_us=1000))
+        executor.end(executor.contexts[0])
+        missing = {(after.id, "queued"), (later.id, "queued")}
+        while missing:
+            notice = await anext(notices)
+            assert isinstance(notice, Notice)
+            missing.discard((notice.job, notice.what))
+        assert [view.state for view in scheduler.jobs()] == ["queued", "queued", "completed"]
+        assert check_journal(path, Plugins()).problems == ()
+        await scheduler.close(StopMode.INTERRUPT)
+
+
+@on_loop
 async def test_what_an_operator_paused_stays_so_when_the_configuration_enables_again() -> None:
     scheduler, executor = await world(1)
     off = replace(scheduler.settings, core=replace(scheduler.settings.core, enabled=False))
