@@ -355,7 +355,7 @@ class Scheduler:
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return what monitors want to know."""
-        return take_snapshot(self._driver, self._attempts, self.settings, self.executors)
+        return take_snapshot(self._driver, self._attempts, self.settings, self.executors, self._hold())
 
     def observe(self, limit: int = 1024) -> Subscription:
         """Return a stream of what happens from now on; of a reader who is slow, at most ``limit`` notices are kept."""

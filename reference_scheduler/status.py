@@ -57,9 +57,9 @@ def explained(hold: Hold, driver: LiveDriver) -> str:
 
 
 def take_snapshot(
-    driver: LiveDriver, attempts: Attempts, settings: Settings, executors: ExecutorRegistry
+    driver: LiveDriver, attempts: Attempts, settings: Settings, executors: ExecutorRegistry, hold: Hold | None
 ) -> SchedulerSnapshot:
-    """Return the picture of this moment."""
+    """Return the picture of this moment, in which ``hold`` keeps all jobs from starting."""
     core, overflow = driver.core, Counter[str]()
     running = core.running()
     live = {job.spec.id for job in running}
@@ -70,7 +70,7 @@ def take_snapshot(
         core.generation,
         settings.rollout,
         settings.core.enabled,
-        not driver.paused,
+        hold in (None, Hold.PAUSED),
         driver.unavailable,
         Budget(settings.core.resources or Resources(), used(running)),
         _counted(waiting, "queued", overflow),
@@ -85,6 +85,7 @@ def take_snapshot(
         {str(reason): count for reason, count in driver.wakes.items()},
         {str(state): count for state, count in driver.ended_jobs.items()},
         executors.unhealthy(),
+        hold or "",
     )
 
 

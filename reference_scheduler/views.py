@@ -143,10 +143,11 @@ class Budget(msgspec.Struct, frozen=True):
 class SchedulerSnapshot(msgspec.Struct, frozen=True):
     """The scheduler at one moment, for people and monitors; its size is bounded.
 
-    ``queued`` and ``running`` count jobs by class, kind and workspace (``"priority:normal"``); those beyond the
-    first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths. ``ended`` counts
-    the jobs that have ended in this generation, by state. ``executors`` counts what runs by kind; what is wrong with
-    them, if they say so, is in ``unhealthy``.
+    It is ``accepting`` if it takes jobs; ``hold`` says what keeps all jobs from starting, and is empty if nothing
+    does. ``queued`` and ``running`` count jobs by class, kind and workspace (``"priority:normal"``); those beyond
+    the first hundred names are counted in ``overflow``. ``held_keys`` are hashes, for keys may be paths. ``ended``
+    counts the jobs that have ended in this generation, by state. ``executors`` counts what runs by kind; what is
+    wrong with them, if they say so, is in ``unhealthy``.
     """
 
     generation: str
@@ -167,6 +168,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     wakes: dict[str, int]
     ended: dict[str, int]
     unhealthy: dict[str, str] = {}
+    hold: str = ""
 
 
 class RecordStatus(msgspec.Struct, frozen=True):

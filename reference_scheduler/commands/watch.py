@@ -126,7 +126,7 @@ class _Screen:
         from rich.text import Text
 
         found, budget = self._snapshot, self._snapshot.budget
-        state = found.unavailable or ("accepting" if found.accepting else "paused" if found.enabled else "disabled")
+        state = found.unavailable or found.hold or "accepting"
         counts = [
             sum(n for name, n in jobs.items() if name.startswith("priority:")) for jobs in (found.running, found.queued)
         ]

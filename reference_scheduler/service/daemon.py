@@ -24,6 +24,7 @@ from reference_scheduler.service.places import MAX_SOCKET_PATH_BYTES, default_jo
 from reference_scheduler.service.protocol import AnyRequest
 from reference_scheduler.service.roles import Peer, Roles
 from reference_scheduler.service.server import BACKLOG, Server
+from reference_scheduler.status import Hold
 from reference_scheduler.views import RecoveryReport
 
 Say = Callable[[str], None]
@@ -151,7 +152,7 @@ class Daemon:
             address_of(place.journal).write_bytes(msgspec.json.encode(Address(str(self._path), os.getpid())))
         for line in recovered(scheduler.recovery):
             self._say(line)
-        if scheduler.snapshot().enabled and not scheduler.snapshot().accepting:
+        if scheduler.snapshot().hold == Hold.PAUSED:
             self._say("paused before this start: nothing starts until refsched resume")
         self._say(f"ready: {self._path} serves {place.journal}, generation {scheduler.recovery.generation}")
         notify("READY=1\nSTATUS=primary")

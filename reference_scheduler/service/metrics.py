@@ -20,7 +20,8 @@ def exposition(snapshot: SchedulerSnapshot) -> str:
     measures: list[Measure] = [
         ("info", "gauge", "Which start of the scheduler this is.", [(info, 1)]),
         ("enabled", "gauge", "1 unless the configuration disables it.", [({}, snapshot.enabled)]),
-        ("accepting", "gauge", "1 unless it is paused.", [({}, snapshot.accepting)]),
+        ("accepting", "gauge", "1 if it takes jobs.", [({}, snapshot.accepting)]),
+        ("starting", "gauge", "1 unless a pause, say, keeps all jobs from starting.", [({}, not snapshot.hold)]),
         ("journal_available", "gauge", "1 if the journal can be written.", [({}, not snapshot.unavailable)]),
         *_counted("queued", "Jobs that wait", snapshot.queued),
         *_counted("running", "Jobs that run", snapshot.running),

@@ -263,7 +263,8 @@ def test_operating_the_scheduler(service: Service, tmp_path: Path) -> None:
     assert refsched(tmp_path, "wait", "--timeout", "0", "1") == (3, "", "error: job 1 has not ended yet\n")
     assert refsched(tmp_path, "get", "--output", "1") == (1, "", "error: job 1 has no result yet: refsched wait 1\n")
     out = refsched(tmp_path, "snapshot")[1]
-    assert re.search(r"^accepting +False$", out, re.MULTILINE)
+    assert re.search(r"^accepting +True$", out, re.MULTILINE)
+    assert re.search(r"^hold +paused$", out, re.MULTILINE)
     assert re.search(r"^queued +priority:normal=1 kind:managed_process=1 workspace:", out, re.MULTILINE)
     assert "process_slots=0/1" in out
     assert refsched(tmp_path, "record", "start", "log.replay")[1] == f"recording {tmp_path}/log.replay, up to event 0\n"
@@ -290,7 +291,8 @@ def test_measures_for_prometheus(service: Service, tmp_path: Path) -> None:
     code, out, _ = refsched(tmp_path, "metrics")
     assert code == 0
     for line in (
-        "refsched_accepting 0",
+        "refsched_accepting 1",
+        "refsched_starting 0",
         "refsched_journal_available 1",
         'refsched_queued_by_priority{priority="normal"} 1',
         r'refsched_queued_by_workspace{workspace="/a \"b\"\\c\n"} 1',

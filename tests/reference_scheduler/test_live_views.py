@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 
 import pytest
-from live_world import DONE, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, on_loop, settings
+from live_world import DONE, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
 from msgspec.structs import replace
 
 from reference_scheduler.config import Rollout, Settings, StopMode
@@ -20,8 +20,10 @@ from reference_scheduler.core.model import JobState, Priority, ResourceRequest
 from reference_scheduler.errors import (
     InvalidSubmission,
     JournalLocked,
+    JournalUnavailable,
     NoSuchJob,
     QueueFull,
+    SchedulerDisabled,
     SchedulerStopping,
     UnknownKind,
 )
@@ -56,9 +58,39 @@ async def test_a_snapshot_counts_what_waits_and_runs_and_shows_no_key() -> None:
     assert "disk" not in str(shown.held_keys)
     assert shown.oldest_queued_us > 0
     assert shown.overflow == {}
-    await scheduler.pause()
-    assert not scheduler.snapshot().accepting
     await scheduler.close(StopMode.INTERRUPT)
+
+
+@on_loop
+async def test_a_snapshot_tells_whether_jobs_are_taken_and_what_keeps_them_from_starting(tmp_path: Path) -> None:
+    path, some = tmp_path / "j.db", settings(1)
+    off = replace(some, core=replace(some.core, enabled=False))
+
+    def found() -> tuple[bool, str]:
+        shown = scheduler.snapshot()
+        return shown.accepting, shown.hold
+
+    async with Scheduler(some, path, [AtOnceExecutor()]) as scheduler:
+        assert found() == (True, "")
+        await scheduler.pause()
+        assert found() == (True, "paused")
+        waits = await scheduler.submit(JobRequest(kind="at_once"))
+        await scheduler.reload(off)
+        assert found() == (False, "disabled")
+        with pytest.raises(SchedulerDisabled):
+            await scheduler.submit(JobRequest(kind="at_once"))
+        await scheduler.reload(some)
+        await scheduler.drain()
+        assert found() == (False, "draining")
+        with pytest.raises(SchedulerStopping):
+            await scheduler.submit(JobRequest(kind="at_once"))
+        await scheduler.resume()
+        await scheduler.wait(waits.id, TIMEOUT_S)
+        with no_room(path):
+            for _ in range(2):
+                with pytest.raises(JournalUnavailable):
+                    await scheduler.submit(JobRequest(kind="at_once"))
+                assert found() == (False, "journal")
 
 
 @on_loop
