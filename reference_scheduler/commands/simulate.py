@@ -77,7 +77,7 @@ def simulate(
 
     TRACE is a file in the Standard Workload Format (.swf or any other name), in CSV with the header
     job,submit,run,procs,estimate (.csv), or in JSON Lines (.jsonl), each also gzipped (.gz); a recording
-    (.replay), whose jobs come and run as they did; or a workload to generate, such as
+    (.replay), whose jobs come and run, and whose pauses are, as they were; or a workload to generate, such as
     synthetic:jobs=1000,seed=7,load=0.9.
 
     Reported are wait, bounded slowdown (bound 10 s), utilisation and makespan, over all jobs and for each

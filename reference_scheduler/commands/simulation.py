@@ -99,6 +99,9 @@ def run_simulation(setup: Setup, *observers: Observer, log: Path | None = None) 
         core = SchedulerCore(available_pickers(), available_allocators())
         config = simulation_config(setup.picker, setup.allocator)
         workload = load_workload(setup.trace, setup.processors)
+        if workload.left_out:
+            counted = ", ".join(f"{what} ({count})" for what, count in workload.left_out.items())
+            click.echo(f"note: {setup.trace}: not repeated: {counted}", err=True)
         with _recording(log, core) as recorder, _progress(len(workload.jobs)) as bar:
             observer = _together([*observers, *recorder, *bar])
             begun = time.perf_counter()

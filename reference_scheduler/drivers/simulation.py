@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.decisions import Cancel, Decision, Dispatch, Expire, Pend, Preempt, Reject
 from reference_scheduler.core.events import (
@@ -15,6 +17,7 @@ from reference_scheduler.core.events import (
     JobStateChanged,
     JobSubmitted,
     JobUpdated,
+    QueueConfigured,
     Tick,
     WorkerUpdated,
 )
@@ -28,7 +31,7 @@ from reference_scheduler.core.model import (
     task_of,
 )
 from reference_scheduler.drivers.schedule import JobRun, Schedule
-from reference_scheduler.workloads.model import TimedJob, TimedUpdate, Workload, WorkloadError
+from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
 
 UNBOUNDED = 1 << 40
 NEVER_US = 1 << 63
@@ -42,7 +45,7 @@ class Tie(StrEnum):
 
     ``event``: all ends that fall exactly on their estimate, without a pass; each submission, a pass after
     each; each early end, a pass after each; at last one pass. ``batch``: all ends, all submissions, one pass.
-    Updates, which only recorded workloads have, follow the submissions.
+    Updates, which only recorded workloads have, follow the submissions. While it is paused there is no pass.
     """
 
     EVENT = "event"
@@ -84,6 +87,7 @@ class SimulationDriver:
         self._refused: list[str] = []
         self._replies: deque[JobStateChanged] = deque()
         self._updates = deque(workload.updates)
+        self._pauses = deque(workload.pauses)
         self._now_us = 0
 
     def run(self, config: Config) -> Schedule:
@@ -104,10 +108,12 @@ class SimulationDriver:
             if ends and ends[0][0] < next_us:
                 next_us = ends[0][0]
             due_us = self._core.next_due()
+            if self._pauses:
+                due_us = self._outside_pauses(due_us)
             if due_us is not None and due_us < next_us:
                 next_us = due_us
-            if self._updates and self._updates[0].at_us < next_us:
-                next_us = self._updates[0].at_us
+            if self._updates and self._updates[0].at < next_us:
+                next_us = self._updates[0].at
             if next_us == NEVER_US:
                 break
             self._now_us = now_us = max(self._now_us, next_us)
@@ -119,6 +125,17 @@ class SimulationDriver:
         invariant(not self._core.open_jobs(), "jobs are left that nothing will start", len(self._core.open_jobs()))
         return self._schedule()
 
+    def _outside_pauses(self, due_us: int | None) -> int | None:
+        """Return when the next pass is due if it is due at ``due_us``: none is during a pause, and one when it ends."""
+        while self._pauses and self._pauses[0][1] <= self._now_us:
+            self._pauses.popleft()
+        if not self._pauses or (due_us is not None and due_us < self._pauses[0][0]):
+            return due_us
+        return self._pauses[0][1]
+
+    def _is_paused(self) -> bool:
+        return bool(self._pauses) and self._pauses[0][0] <= self._now_us < self._pauses[0][1]
+
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
         """Deliver what happens now; the last event carries the pass that ends the instant."""
         first, last = self._take_ends() if self._ends and self._ends[0][0] <= self._now_us else ((), ())
@@ -126,19 +143,20 @@ class SimulationDriver:
             arriving = tuple(timed for timed in arriving if not self._is_within_array(timed))
         updates = self._take_updates() if self._updates else ()
         left = len(first) + len(arriving) + len(updates) + len(last)
+        passes = not self._is_paused()
         if not left:
-            self._deliver(Tick(at=self._now_us))
+            self._deliver(Tick(at=self._now_us, run_pass=passes))
         for index, attempt in first:
             left -= 1
-            self._complete(index, attempt, run_pass=not left)
+            self._complete(index, attempt, run_pass=passes and not left)
         for timed in arriving:
             left -= 1
-            self._submit(timed, run_pass=not (self._batch and left))
+            self._submit(timed, run_pass=passes and not (self._batch and left))
         for update in updates:
             left -= 1
-            self._update(update, run_pass=not (self._batch and left))
+            self._update(update, run_pass=passes and not (self._batch and left))
         for index, attempt in last:
-            self._complete(index, attempt, run_pass=True)
+            self._complete(index, attempt, run_pass=passes)
 
     def _is_within_array(self, timed: TimedJob) -> bool:
         """Return whether a job is submitted with the first one of its array."""
@@ -160,20 +178,19 @@ class SimulationDriver:
             )
         self._deliver(event)
 
-    def _take_updates(self) -> Sequence[TimedUpdate]:
+    def _take_updates(self) -> Sequence[JobUpdated | QueueConfigured]:
         """Return what is to change now."""
         found = []
-        while self._updates and self._updates[0].at_us <= self._now_us:
+        while self._updates and self._updates[0].at <= self._now_us:
             found.append(self._updates.popleft())
         return found
 
-    def _update(self, update: TimedUpdate, run_pass: bool) -> None:
+    def _update(self, update: JobUpdated | QueueConfigured, run_pass: bool) -> None:
         """Deliver ``update``, or a tick in its place if the job has ended earlier than where it was recorded."""
-        if not self._core.open_jobs_of(update.job.id):
+        if isinstance(update, JobUpdated) and not self._core.open_jobs_of(update.job.id):
             self._deliver(Tick(at=self._now_us, run_pass=run_pass))
         else:
-            event = JobUpdated(at=self._now_us, run_pass=run_pass, job=update.job, changed=update.changed)
-            self._deliver(event)
+            self._deliver(replace(update, at=self._now_us, run_pass=run_pass))
 
     def _take_ends(self) -> tuple[Sequence[Run], Sequence[Run]]:
         """Return what ends now, before and after what is submitted now; each in order of submission."""

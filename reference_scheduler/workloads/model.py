@@ -14,6 +14,7 @@ from typing import TextIO
 import msgspec
 
 from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.events import JobUpdated, QueueConfigured
 from reference_scheduler.core.model import SECOND_US, JobSpec, Priority, ResourceRequest
 
 MACHINE = "machine"
@@ -32,17 +33,6 @@ class TimedJob(msgspec.Struct, frozen=True, gc=False):
     job: JobSpec
 
 
-class TimedUpdate(msgspec.Struct, frozen=True):
-    """What a job is from ``at_us`` on, if it has not ended by then; ``changed`` names the fields that are new.
-
-    Of an array, all of its jobs get these fields.
-    """
-
-    at_us: int
-    job: JobSpec
-    changed: tuple[str, ...]
-
-
 class TimedArray(msgspec.Struct, frozen=True):
     """The submission of an array, whose jobs are among those of the workload, one after the other."""
 
@@ -54,14 +44,17 @@ class TimedArray(msgspec.Struct, frozen=True):
 class Workload(msgspec.Struct, frozen=True):
     """The machine, and the jobs in order of submission; ``skipped`` rows of the trace were unusable.
 
-    ``updates`` are in order of time, ``arrays`` by their ids.
+    ``updates`` are what people changed while it went on, in order of time; ``arrays`` are by their ids. Nothing starts
+    during the ``pauses``, each from one time until before another. What of a recording is ``left_out`` is counted.
     """
 
     workers: tuple[tuple[str, Resources], ...]
     jobs: tuple[TimedJob, ...]
     skipped: int = 0
-    updates: tuple[TimedUpdate, ...] = ()
+    updates: tuple[JobUpdated | QueueConfigured, ...] = ()
     arrays: Mapping[str, TimedArray] = {}
+    pauses: tuple[tuple[int, int], ...] = ()
+    left_out: Mapping[str, int] = {}
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,26 +13,30 @@ from reference_scheduler.core.decisions import Decision, Dispatch, Reject
 from reference_scheduler.core.events import (
     ConfigLoaded,
     Event,
+    GenerationStarted,
     JobStateChanged,
     JobSubmitted,
     JobUpdated,
+    QueueConfigured,
+    ResourcesChanged,
+    WorkerLost,
     WorkerUpdated,
 )
 from reference_scheduler.core.machine import ATTEMPT_ENDS
-from reference_scheduler.core.model import LOCAL, JobSpec, task_id
+from reference_scheduler.core.model import LOCAL, Config, JobSpec, task_id
 from reference_scheduler.core.snapshot import Snapshot
 from reference_scheduler.replay.frames import FrameReader, ReplayError
 from reference_scheduler.replay.records import Entry, State, unpack_record
-from reference_scheduler.workloads.model import TimedArray, TimedJob, TimedUpdate, Workload, WorkloadError
+from reference_scheduler.workloads.model import TimedArray, TimedJob, Workload, WorkloadError
 
 
 def read_replay(path: Path, processors: int | None = None) -> Workload:
     """Return the jobs that were submitted while the log ``path`` was recorded and came to an end in it.
 
-    A job runs as long as its last attempt did, and is updated when it was. What was paused is not. It depends only on
+    A job runs as long as its last attempt did, and is updated when it was; what was paused is. It depends only on
     jobs that are in the workload too. Others that the log mentions are skipped and counted; if these are part of an
-    array, its other jobs stand for themselves, without its bound. The machine is that of the log, with ``processors``
-    process slots if they are given.
+    array, its other jobs stand for themselves, without its bound. The machine is that of the log at its end, with
+    ``processors`` process slots if they are given.
 
     Raises:
         WorkloadError: it is no log, or cannot be read by this release.
@@ -51,6 +56,37 @@ def read_replay(path: Path, processors: int | None = None) -> Workload:
     return jobs.workload(processors)
 
 
+class _Pauses:
+    """Finds the spans in which nothing could start: a driver that is not paused makes a pass at each instant."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+        self._at_us: int | None = None
+        self._passed = True
+        self._since_us: int | None = None
+
+    def take(self, event: Event) -> None:
+        """Take in the next event."""
+        if event.at != self._at_us:
+            self._end_instant()
+            self._at_us, self._passed = event.at, False
+        self._passed = self._passed or event.run_pass
+
+    def _end_instant(self) -> None:
+        if self._at_us is None:
+            return
+        if not self._passed:
+            self._since_us = self._at_us if self._since_us is None else self._since_us
+        elif self._since_us is not None:
+            self.spans.append((self._since_us, self._at_us))
+            self._since_us = None
+
+    def end(self) -> None:
+        """Take in that the log is over, or the scheduler: of a pause that lasts until then nobody can tell the end."""
+        self._end_instant()
+        self._at_us = self._since_us = None
+
+
 class _RecordedJobs:
     """Gathers jobs from events and decisions."""
 
@@ -61,31 +97,52 @@ class _RecordedJobs:
         self._run_us: dict[str, int] = {}
         self._others: set[str] = set()
         self._arrays: dict[str, TimedArray] = {}
-        self._updates: list[JobUpdated] = []
+        self._updates: list[JobUpdated | QueueConfigured] = []
+        self._pauses = _Pauses()
+        self._config: Config | None = None
+        self._generation = ""
+        self._left_out: Counter[str] = Counter()
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Take over what a state says of the machine, and which jobs were there before."""
+        """Take over what a state says of machine and queues, and which jobs were there before."""
+        if self._config is None:
+            self._generation = snapshot.generation
+            self._left_out["limits of the configuration"] += len(snapshot.config.limits)
+            self._updates += [
+                QueueConfigured(at=snapshot.now_us, queue=name, paused=queue.paused, max_running=queue.max_running)
+                for name, queue in snapshot.queues
+            ]
+        self._config = snapshot.config
+        self._in_generation(snapshot.generation)
         self._workers.update((worker.name, worker.capacity) for worker in snapshot.workers)
         self._others.update(job.spec.id for job in snapshot.jobs if job.spec.id not in self._submitted)
+        live = [(job.spec.id, job.attempt.started_us) for job in snapshot.jobs if job.attempt is not None]
+        self._started_us.update((job, at_us) for job, at_us in live if job in self._submitted)
+
+    def _in_generation(self, generation: str) -> None:
+        if generation != self._generation:
+            self._pauses.end()
+            self._generation = generation
+            self._left_out["restarts"] += 1
 
     def take(self, event: Event, decisions: Iterable[Decision]) -> None:
         """Take in an event and what it led to."""
-        if isinstance(event, WorkerUpdated):
-            self._workers[event.worker] = event.capacity
-        elif isinstance(event, ConfigLoaded) and event.config.resources is not None:
-            self._workers[LOCAL] = event.config.resources
-        elif isinstance(event, JobSubmitted) and event.array_size:
+        self._pauses.take(event)
+        if isinstance(event, JobSubmitted) and event.array_size:
             array = TimedArray(event.job, event.array_size, event.array_running)
             self._arrays[event.job.id] = array
             self._submitted.update((name, (event.at, replace(event.job, id=name))) for name in _tasks(array))
         elif isinstance(event, JobSubmitted):
             self._submitted[event.job.id] = event.at, event.job
-        elif isinstance(event, JobUpdated):
+        elif isinstance(event, (JobUpdated, QueueConfigured)):
             self._updates.append(event)
         elif isinstance(event, JobStateChanged) and event.new in ATTEMPT_ENDS and event.job in self._started_us:
             self._run_us[event.job] = event.at - self._started_us.pop(event.job)
+        else:
+            self._surroundings(event)
         for decision in decisions:
             if isinstance(decision, Dispatch):
+                self._left_out["attempts before the last of a job"] += decision.attempt > 1
                 self._started_us[decision.job] = event.at
                 self._run_us.pop(decision.job, None)
             elif isinstance(decision, Reject) and isinstance(event, JobUpdated):
@@ -94,6 +151,23 @@ class _RecordedJobs:
                 refused = self._arrays.pop(decision.job, None)
                 for name in _tasks(refused) if refused else [decision.job]:
                     self._submitted.pop(name, None)
+
+    def _surroundings(self, event: Event) -> None:
+        """Take in what changes the scheduler or its machine; before it is configured that is how it begins."""
+        if isinstance(event, WorkerUpdated | ResourcesChanged):
+            known = self._workers.setdefault(event.worker, event.capacity)
+            self._left_out["changes of the machine"] += known != event.capacity
+            self._workers[event.worker] = event.capacity
+        elif isinstance(event, WorkerLost):
+            self._left_out["changes of the machine"] += 1
+        elif isinstance(event, GenerationStarted):
+            self._in_generation(event.generation)
+        elif isinstance(event, ConfigLoaded):
+            configured = self._config is not None and self._config.enabled
+            self._left_out["changes of the configuration"] += configured and event.config != self._config
+            self._config = event.config
+            if event.config.resources is not None:
+                self._workers[LOCAL] = event.config.resources
 
     def workload(self, processors: int | None) -> Workload:
         """Return what was gathered."""
@@ -111,20 +185,32 @@ class _RecordedJobs:
             first = next(iter(workers))
             workers = {first: workers[first]._replace(process_slots=processors)}
         skipped = len(self._submitted) - len(ran) + len(self._others)
-        return Workload(tuple(workers.items()), tuple(jobs), skipped, tuple(self._timed_updates(known)), arrays)
+        self._pauses.end()
+        self._left_out["jobs that did not run to an end"] += skipped
+        return Workload(
+            tuple(workers.items()),
+            tuple(jobs),
+            skipped,
+            tuple(self._updates_of(known)),
+            arrays,
+            tuple(self._pauses.spans),
+            {what: count for what, count in self._left_out.items() if count},
+        )
 
-    def _timed_updates(self, known: set[str]) -> Iterator[TimedUpdate]:
-        """Yield the updates of ``known`` jobs and arrays; of an array that is not, those of its jobs that are."""
+    def _updates_of(self, known: set[str]) -> Iterator[JobUpdated | QueueConfigured]:
+        """Yield the updates of queues, and of ``known`` jobs and arrays; of other arrays those of their jobs."""
         specs = {job: spec for job, (_, spec) in self._submitted.items()}
         for event in self._updates:
-            name, changed = event.job.id, event.changed
-            values = {field: getattr(event.job, field) for field in changed}
+            if isinstance(event, QueueConfigured):
+                yield event
+                continue
+            name, values = event.job.id, {field: getattr(event.job, field) for field in event.changed}
             tasks = [task for task in _tasks(self._arrays[name]) if task in known] if name in self._arrays else []
             specs |= {task: replace(specs[task], **values) for task in tasks} or {name: event.job}
             if name in known:
-                yield TimedUpdate(event.at, _depending_on(known, event.job), changed)
+                yield replace(event, job=_depending_on(known, event.job))
             else:
-                yield from (TimedUpdate(event.at, _depending_on(known, specs[task]), changed) for task in tasks)
+                yield from (replace(event, job=_depending_on(known, specs[task])) for task in tasks)
 
 
 def _tasks(array: TimedArray) -> list[str]:

@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner
 from day import day
 from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
+from msgspec.structs import replace
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import Settings, StopMode
 from reference_scheduler.core.decisions import Dispatch
-from reference_scheduler.core.model import Priority, ResourceRequest
+from reference_scheduler.core.events import JobUpdated
+from reference_scheduler.core.model import Limit, Priority, ResourceRequest, Scope
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
 from reference_scheduler.errors import JournalUnavailable
@@ -119,7 +121,8 @@ async def test_a_priority_that_was_changed_is_changed_in_the_simulation_too(tmp_
         await scheduler.wait(executor.contexts[3].job, TIMEOUT_S)
     assert [context.job for context in executor.contexts] != ["1", "2", "3", "4"]
     workload = read_replay(log)
-    assert [(update.job.id, update.job.priority) for update in workload.updates] == [
+    updates = [update for update in workload.updates if isinstance(update, JobUpdated)]
+    assert [(update.job.id, update.job.priority) for update in updates] == [
         ("4", "urgent"),
         ("2", "background"),
         ("1", "background"),
@@ -128,6 +131,82 @@ async def test_a_priority_that_was_changed_is_changed_in_the_simulation_too(tmp_
     assert {job: float(start) for job, start in starts(schedule)} == recorded_starts(log)
     shortest_first = simulate(workload, simulation_config("sjf"), Tie.BATCH)  # where some end before they are updated
     assert len(shortest_first.runs) == 4
+
+
+@on_loop
+async def test_what_was_paused_is_paused_in_the_simulation_too(tmp_path: Path) -> None:
+    log, executor = tmp_path / "pauses.replay", HeldExecutor()
+    async with Scheduler(settings(2), executors=[executor]) as scheduler:
+        await scheduler.pause("slow")
+        scheduler.record_start(log)
+        await scheduler.submit(held(queue="slow"))
+        await scheduler.submit(held())
+        await executor.begun(1)
+        await scheduler.pause()
+        await scheduler.submit(held())
+        executor.end(executor.contexts[0])
+        await scheduler.wait("2", TIMEOUT_S)
+        await scheduler.submit(held(workspace="w"))
+        await scheduler.resume()
+        await executor.begun(3)
+        await scheduler.pause()
+        await scheduler.resume("slow")
+        executor.end(executor.contexts[1])
+        await scheduler.wait("3", TIMEOUT_S)
+        await scheduler.resume()
+        for context in (await executor.begun(4))[2:]:
+            executor.end(context)
+        for job in ("1", "4"):
+            await scheduler.wait(job, TIMEOUT_S)
+        await scheduler.pause()
+    assert [context.job for context in executor.contexts] == ["2", "3", "4", "1"]
+    workload = read_replay(log)
+    assert (len(workload.jobs), len(workload.pauses), workload.left_out) == (4, 2, {})
+    schedule = simulate(workload, simulation_config(), Tie.BATCH)
+    assert {job: float(start) for job, start in starts(schedule)} == recorded_starts(log)
+    for tie in Tie:
+        other = simulate(workload, simulation_config("sjf"), tie)
+        assert all(not begin <= run.start_us < end for run in other.runs for begin, end in workload.pauses)
+        assert len(other.runs) == 4
+
+
+def test_what_of_a_recording_is_not_repeated_is_said(tmp_path: Path) -> None:
+    log, path, executor = tmp_path / "x.replay", tmp_path / "j.db", HeldExecutor()
+    limited = replace(settings(2), core=replace(settings(2).core, limits=(Limit(Scope.USER, 5),)))
+
+    @on_loop
+    async def first() -> None:
+        async with Scheduler(limited, path, [executor]) as scheduler:
+            scheduler.record_start(log)
+            await scheduler.submit(held(idempotency="safe_repeat"))
+            await executor.begun(1)
+            await scheduler.reload(settings(3))
+            await scheduler.close(StopMode.INTERRUPT)
+
+    @on_loop
+    async def second() -> None:
+        async with Scheduler(settings(3), path, [executor]) as scheduler:
+            scheduler.record_start(log)
+            executor.end((await executor.begun(2))[1])
+            await scheduler.wait("1", TIMEOUT_S)
+            await scheduler.submit(held())
+            scheduler.record_stop()
+            await scheduler.cancel("2")
+
+    first()
+    second()
+    assert read_replay(log).left_out == {
+        "limits of the configuration": 1,
+        "changes of the configuration": 1,
+        "restarts": 1,
+        "jobs that did not run to an end": 1,
+    }
+    command = CliRunner().invoke(main, ["simulate", str(log)])
+    assert (command.exit_code, '"jobs": 1' in command.stdout) == (0, True)
+    assert command.stderr == (
+        f"note: {log}: not repeated: limits of the configuration (1), changes of the configuration (1), restarts (1), "
+        "jobs that did not run to an end (1)\n"
+    )
 
 
 def test_a_compressed_day_verifies_and_simulates_to_the_same_starts() -> None:
