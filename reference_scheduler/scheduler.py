@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -134,23 +134,31 @@ class Scheduler:
     async def drain(self) -> None:
         """Take no more jobs, start none of those that wait, and return when none runs any more."""
         self.submission.closed = self._paused = True
+        driver = self._driver
+        none_left = self._none_left(driver.set_paused(True))
+        ends = list(map(asyncio.ensure_future, (none_left, driver.broken.wait(), driver.gave_up.wait())))
         try:
-            await self._driver.set_paused(True)
-        except SchedulerStopping:
-            return  # it broke off
-        ends = [asyncio.ensure_future(event.wait()) for event in (self._attempts.none_left, self._driver.broken)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+
+    async def _none_left(self, paused: asyncio.Future[None]) -> None:
+        with suppress(SchedulerStopping):  # it broke off
+            await paused
+            await self._attempts.none_left.wait()
 
     async def close(self, mode: StopMode = StopMode.DRAIN) -> None:
         """Stop for good: let running attempts end, or interrupt them. What waits is there at the next start.
 
-        To interrupt while another call drains makes that one hurry; to do so again takes the grace from attempts.
+        To interrupt while another call drains makes that one hurry; to do so again takes the grace from attempts. Who
+        interrupts does not wait for a journal that cannot be written: what it lacks then was interrupted, for the next
+        start.
         """
         self.submission.closed = self._paused = True
         if mode is StopMode.INTERRUPT:
             self._driver.set_paused(True)
+            self._driver.in_a_hurry = True
             self._attempts.stop_all()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

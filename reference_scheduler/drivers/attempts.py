@@ -185,6 +185,11 @@ class Attempts:
         """Return job and number of each attempt that is under way."""
         return {(live.job, live.number) for live in self._live.values()}
 
+    @property
+    def all_over(self) -> bool:
+        """Whether nothing runs, though the end of some may not be durable yet."""
+        return all(live.result is not None for live in self._live.values())
+
     def stop(self, job: str, number: int, reason: StopReason) -> None:
         """Ask an attempt to stop, if it is still under way."""
         live = self._live.get(job)

@@ -92,6 +92,9 @@ class LiveDriver:
         self.wakes: Counter[WakeReason] = Counter()
         self.ended_jobs: Counter[JobState] = Counter()
         self.broken = asyncio.Event()
+        self.in_a_hurry = False
+        self.gave_up = asyncio.Event()
+        """In a hurry, nothing runs any more, and that cannot be written."""
         self._number = saved.number
         self._clock = Clock.resumed(saved, self.core.now_us)
         self._journal = journal
@@ -346,20 +349,24 @@ class LiveDriver:
         """Let nothing of ``pending`` have happened."""
         if not self.unavailable:
             self._observers.tell(wall_us(), "journal", detail=str(error))
-        self.unavailable = str(error)
-        self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
+        self._try_later(error)
         self._core_is_ahead = True
         for intent, _ in pending.steps:
             if intent is not None and intent.refused(error) and not self._stopping:
                 self._held.append(intent)
+
+    def _try_later(self, error: JournalUnavailable) -> None:
+        self.unavailable = str(error)
+        self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
+        if self.in_a_hurry and self._attempts.all_over:
+            self.gave_up.set()
 
     def _rebuild(self) -> bool:
         """Make the core anew from what is durable; return whether that could be read."""
         try:
             saved = self._journal.load()
         except JournalUnavailable as error:
-            self.unavailable = str(error)
-            self._retry_us = self._clock.now_us() + self.settings.reconcile_interval_us
+            self._try_later(error)
             return False
         self.core, self._number = core_of(saved, self._plugins), saved.number
         self._core_is_ahead = False

@@ -196,6 +196,8 @@ class Daemon:
             return
         mode = StopMode.INTERRUPT if self._closings else self._settings.on_stop
         self._say(f"stopping: {mode}")
+        if mode is StopMode.DRAIN and (problem := self._scheduler.snapshot().unavailable):
+            self._say(f"{problem}: the ends of jobs wait for that; interrupt to give them up")
         self._closings.append(asyncio.ensure_future(self._scheduler.close(mode)))
         self._asked.set()
 

@@ -509,6 +509,28 @@ async def test_a_pause_lasts_over_a_restart_and_a_drain_does_not(tmp_path: Path,
         executor.end(executor.contexts[1])
 
 
+@pytest.mark.parametrize("drains", [False, True])
+@on_loop
+async def test_who_interrupts_does_not_wait_for_a_journal_that_cannot_be_written(tmp_path: Path, drains: bool) -> None:
+    path, executor = tmp_path / "j.db", HeldExecutor()
+    scheduler = await Scheduler(settings(2), path, [executor]).start()
+    ended = await scheduler.submit(held(idempotency=Idempotency.SAFE_REPEAT))
+    await scheduler.submit(held())
+    await executor.begun(2)
+    notices = scheduler.observe()
+    with no_room(path):
+        executor.end(executor.contexts[0])
+        assert (await anext(notices)).what == "journal"  # type: ignore[union-attr]
+        draining = asyncio.ensure_future(scheduler.close()) if drains else None
+        await asyncio.sleep(0)
+        await scheduler.close(StopMode.INTERRUPT)
+        assert draining is None or draining.done()
+    async with Scheduler(settings(2), path, [executor]) as scheduler:
+        assert (scheduler.recovery.interrupted, scheduler.recovery.requeued) == (2, 1)
+        executor.end((await executor.begun(3))[2])
+        assert (await scheduler.wait(ended.id, TIMEOUT_S)).state == "completed"
+
+
 @on_loop
 async def test_new_settings_hold_for_what_starts_later() -> None:
     scheduler, executor = await world(3)
