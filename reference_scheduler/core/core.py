@@ -198,6 +198,10 @@ class SchedulerCore:
         """Return the arrays of which a job is not terminal, oldest first."""
         return tuple(self._jobs.arrays)
 
+    def ended(self) -> list[str]:
+        """Return the jobs and arrays that are terminal and not forgotten, in the order in which they ended."""
+        return list(self._jobs.outcomes)
+
     def open_jobs(self) -> tuple[Job, ...]:
         """Return all jobs that are not terminal, oldest first."""
         return tuple(self._jobs.open.values())

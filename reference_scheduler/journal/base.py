@@ -211,10 +211,6 @@ class Journal(Protocol):
         """Return the latest attempt of ``job`` without its result, ``None`` if there is none."""
         ...
 
-    def ended_before(self, keep: int) -> list[str]:
-        """Return the jobs that have ended, but for the ``keep`` that ended last."""
-        ...
-
     def close(self) -> None:
         """Let go of the journal; again, it does nothing."""
         ...

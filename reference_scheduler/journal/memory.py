@@ -119,14 +119,5 @@ class MemoryJournal:
         rows = self._attempts.get(job)
         return replace(next(reversed(rows.values())), result=b"") if rows else None
 
-    def ended_before(self, keep: int) -> list[str]:
-        """See :meth:`Journal.ended_before`."""
-        ended = [
-            (row.ended_us, row.array_size > 0, number_of(row.job), row.job)  # an array counts as ended after its jobs
-            for row in self._jobs.values()
-            if row.ended_us is not None
-        ]
-        return [found[-1] for found in sorted(ended, reverse=True)[keep:]]
-
     def close(self) -> None:
         """See :meth:`Journal.close`."""

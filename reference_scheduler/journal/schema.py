@@ -55,7 +55,12 @@ ALTER TABLE jobs ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
 """
 """An array is a row with a size. Its jobs have the numbers that follow, name it in ``array``, and share its request."""
 
-MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED, ARRAYS)
+NO_ORDER_OF_ENDS = """
+DROP INDEX jobs_by_end;
+"""
+"""The state of the core has that, and goes by no clock that may be set back."""
+
+MIGRATIONS: tuple[str, ...] = (TABLES, ONLY_ENDED, ARRAYS, NO_ORDER_OF_ENDS)
 """Script ``n`` makes version ``n + 1`` out of version ``n``; version 0 is an empty file."""
 VERSION = len(MIGRATIONS)
 

@@ -242,14 +242,6 @@ class SqliteJournal:
         rows = self._rows(_SELECT_LATEST, (number_of(job),))
         return _attempt_row(job, rows[0]) if rows else None
 
-    def ended_before(self, keep: int) -> list[str]:
-        """See :meth:`Journal.ended_before`."""
-        query = (  # an array counts as ended after its jobs, which need its request
-            "SELECT number, array FROM jobs WHERE ended_us IS NOT NULL "
-            "ORDER BY ended_us DESC, array_size > 0 DESC, number DESC LIMIT -1 OFFSET ?"
-        )
-        return [id_of(*row) for row in self._rows(query, (keep,))]
-
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with mapped_errors(self._path):
             return self._reader.execute(query, values).fetchall()

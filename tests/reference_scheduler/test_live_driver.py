@@ -840,6 +840,23 @@ async def test_a_step_of_the_wall_clock_changes_no_order_no_timeout_and_no_durat
     await scheduler.close()
 
 
+@on_loop
+async def test_after_a_step_of_the_wall_clock_what_ended_last_is_still_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time_ns
+    async with Scheduler(settings(64, keep_ended=50), tmp_path / "j.db", [AtOnceExecutor()]) as scheduler:
+        for hours in (0, 2, -1):
+            monkeypatch.setattr(time, "time_ns", lambda hours=hours: real() + hours * 3600 * 10**9)
+            array = await scheduler.submit(JobRequest(kind="at_once", array_size=1500))
+            await scheduler.wait(array.id, TIMEOUT_S)
+        assert scheduler.get(array.id).state is JobState.COMPLETED
+        with pytest.raises(NoSuchJob):
+            scheduler.get("1")
+        kept = [int(view.id.partition("[")[2][:-1]) for view in scheduler.jobs(array=array.id, limit=1000)]
+        assert max(kept) == 1499
+
+
 def saved(boot: str, offset_us: int, at_us: int) -> Saved:
     return Saved(None, [], GenerationRow("g", 0, boot, offset_us), at_us, 0)
 
