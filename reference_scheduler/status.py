@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import blake2b
+from operator import attrgetter
 from typing import assert_never
 
 from reference_scheduler.config import Settings
@@ -18,6 +19,7 @@ from reference_scheduler.views import Budget, SchedulerSnapshot
 
 MAX_NAMES = 100
 _LABELS = ("priority", "kind", "workspace")
+_values = attrgetter(*_LABELS)
 
 
 class Hold(StrEnum):
@@ -62,10 +64,9 @@ def take_snapshot(
     """Return the picture of this moment, in which ``hold`` keeps all jobs from starting."""
     core, overflow = driver.core, Counter[str]()
     running = core.running()
-    live = {job.spec.id for job in running}
-    waiting = [job for job in core.open_jobs() if job.spec.id not in live]
+    waiting = [job for job in core.open_jobs() if job.attempt is None]
     counts: Counter[str] = Counter(job.spec.kind for job in running)
-    oldest_us = min((job.submitted_us for job in waiting), default=core.now_us)
+    reasons = Counter(job.reason for job in waiting)
     return SchedulerSnapshot(
         core.generation,
         settings.rollout,
@@ -76,10 +77,10 @@ def take_snapshot(
         _counted(waiting, "queued", overflow),
         _counted(running, "running", overflow),
         dict(overflow),
-        dict(Counter(str(job.reason) for job in waiting if job.reason is not None)),
+        {str(reason): count for reason, count in reasons.items() if reason is not None},
         tuple(sorted(hashed(key) for job in running for key in job.keys)),
         {kind: counts[kind] for kind in executors.kinds},
-        driver.now_us() - oldest_us if waiting else 0,
+        driver.now_us() - waiting[0].submitted_us if waiting else 0,
         attempts.stale,
         core.counters.clamped,
         {str(reason): count for reason, count in driver.wakes.items()},
@@ -104,13 +105,13 @@ def _counted(jobs: Iterable[Job], what: str, overflow: Counter[str]) -> dict[str
     """Count ``jobs`` by each label; names beyond the first ``MAX_NAMES`` of a label go to ``overflow``."""
     found: Counter[str] = Counter()
     names: Counter[str] = Counter()
-    for job in jobs:
-        for label in _LABELS:
-            name = f"{label}:{getattr(job.spec, label)}"
+    for values, count in Counter(_values(job.spec) for job in jobs).items():  # of which there are few
+        for label, value in zip(_LABELS, values, strict=True):
+            name = f"{label}:{value}"
             if name not in found and names[label] >= MAX_NAMES:
-                overflow[f"{what}:{label}"] += 1
+                overflow[f"{what}:{label}"] += count
                 continue
             if name not in found:
                 names[label] += 1
-            found[name] += 1
+            found[name] += count
     return dict(found)
