@@ -6,13 +6,13 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from reference_scheduler.config import Settings, StopMode, load_settings
+from reference_scheduler.config import ConfigError, Settings, StopMode, load_settings
 from reference_scheduler.core.model import DEFAULT_REQUESTS
 from reference_scheduler.errors import JournalLocked, SchedulerError
 from reference_scheduler.journal.lock import JournalLock, wait_until_free
@@ -50,6 +50,14 @@ class Place(msgspec.Struct, frozen=True):
         """
         return load_settings(self.config, DEFAULT_REQUESTS) if self.config else Settings()
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the configuration in what is found to be wrong with it only later."""
+        try:
+            yield
+        except ConfigError as error:
+            raise (ConfigError(f"{self.config}: {error}") if self.config else error) from None
+
 
 class Daemon:
     """One service; ``say`` is given lines for the operator.
@@ -63,7 +71,10 @@ class Daemon:
         self._say = say
         self._settings = place.settings()
         self._path = place.socket
-        self._server = Server(self._refer, Roles(self._settings.service), place.bounds)
+        with place.named():
+            roles = Roles(self._settings.service)
+        self._server = Server(self._refer, roles, place.bounds)
+        self._answers_at: Path | None = None
         self._scheduler: Scheduler | None = None
         self._closings: list[asyncio.Task[None]] = []
         self._asked = asyncio.Event()
@@ -96,7 +107,7 @@ class Daemon:
         try:
             scheduler = await self._begin()
             try:
-                await self._server.start(listen(self._path, self._server.roles))
+                await self._listen(self._path)
             except BaseException:
                 await scheduler.close(StopMode.INTERRUPT)
                 raise
@@ -109,7 +120,7 @@ class Daemon:
         waiting = self._path.with_name(f"{self._path.name}.standby")
         lock = lock_socket(waiting)
         try:
-            await self._server.start(listen(waiting, self._server.roles))
+            await self._listen(waiting)
             self._say(f"standby at {waiting}: {primary_of(self._place.journal)}")
             notify("READY=1\nSTATUS=standby")
             scheduler = await self._begin_when_free()
@@ -119,12 +130,17 @@ class Daemon:
                     socket_lock = lock_socket(self._path)
                     break
             waiting.rename(self._path)
+            self._answers_at = self._path
         finally:
             lock.release()
         try:
             await self._serve(scheduler)
         finally:
             socket_lock.release()
+
+    async def _listen(self, path: Path) -> None:
+        await self._server.start(listen(path, self._server.roles))
+        self._answers_at = path
 
     async def _begin_when_free(self) -> Scheduler:
         while True:
@@ -135,7 +151,8 @@ class Daemon:
     async def _begin(self) -> Scheduler:
         scheduler = Scheduler(self._settings, self._place.journal)
         try:
-            await scheduler.start()
+            with self._place.named():
+                await scheduler.start()
         except JournalLocked as error:
             raise JournalLocked(
                 f"{error}: {primary_of(self._place.journal)}; or wait for its end with --standby"
@@ -173,9 +190,12 @@ class Daemon:
 
         tracing = Tracing(scheduler, self._say)
         following = asyncio.ensure_future(tracing.run())
-        yield
-        await following
-        await asyncio.to_thread(tracing.close)
+        try:
+            yield
+        finally:  # also of jobs that ended before the scheduler broke off
+            tracing.end()
+            await following
+            await asyncio.to_thread(tracing.close)
 
     async def _until_asked(self, scheduler: Scheduler) -> None:
         """Wait for a signal; if the scheduler breaks off before, nothing is left but to end, and be started again."""
@@ -208,10 +228,12 @@ class Daemon:
         """Go by what the configuration says now; if anything in it is wrong, by nothing of it."""
         try:
             settings = self._place.settings()
-            roles = Roles(settings.service)
-            if self._scheduler is not None:
-                await self._scheduler.reload(settings)
-                self._path.chmod(socket_mode(roles))
+            with self._place.named():
+                roles = Roles(settings.service)
+                if self._scheduler is not None:
+                    await self._scheduler.reload(settings)
+            if self._answers_at is not None:
+                self._answers_at.chmod(socket_mode(roles))
         except (SchedulerError, OSError) as error:
             self._say(f"not reloaded: {error}")
             return

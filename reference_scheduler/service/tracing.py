@@ -47,6 +47,10 @@ class Tracing:
                     continue
                 self._trace(job, attempts)
 
+    def end(self) -> None:
+        """Follow no longer; of what has happened by now :meth:`run` still makes spans."""
+        self._events.close()
+
     def close(self) -> None:
         """Send what was not sent yet; that takes as long as a collector that is not there is waited for."""
         self._provider.shutdown()

@@ -6,6 +6,7 @@ import configparser
 import signal
 import socket
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 
@@ -88,6 +89,35 @@ def test_a_standby_says_where_the_primary_is_and_takes_over_its_jobs_and_its_pla
         assert not primary.path.with_name("refsched.sock.standby").exists()
         assert standby.stop() == 0
         assert not primary.path.exists()
+
+
+def test_a_standby_goes_by_what_was_configured_while_it_waited(tmp_path: Path) -> None:
+    with (
+        Service(tmp_path) as primary,
+        Service(tmp_path, "--standby", config=ONE_AT_A_TIME, ready="standby at ") as other,
+    ):
+        waiting = primary.path.with_name("refsched.sock.standby")
+        assert stat.S_IMODE(waiting.stat().st_mode) == 0o600
+        (tmp_path / "scheduler.toml").write_text('[scheduler.service]\nreaders = ["1"]\n')
+        other.send(signal.SIGHUP)
+        other.until("reloaded")
+        assert stat.S_IMODE(waiting.stat().st_mode) == 0o666
+        assert primary.stop() == 0
+        other.until("ready: ")
+        assert stat.S_IMODE(primary.path.stat().st_mode) == 0o666
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ('picker = "nope"', "scheduler.picker: must be one of fair, "),
+        ('service = {readers = ["nobody-of-that-name"]}', "scheduler.service.readers: the system knows no user "),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_names_the_file(tmp_path: Path, config: str, problem: str) -> None:
+    (tmp_path / "scheduler.toml").write_text(f"[scheduler]\n{config}\n")
+    status, out, err = refsched(tmp_path, "serve", "--config", "scheduler.toml")
+    assert (status, out, err.startswith(f"error: scheduler.toml: {problem}")) == (2, "", True)
 
 
 def test_a_standby_without_a_primary_becomes_one(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_user_without_a_name_goes_by_the_number() -> None:
 
 def test_a_user_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[scheduler.service]\nadmins = ["no-such-user"]\n')
-    message = "scheduler.service.admins: the system knows no user 'no-such-user'; names or numbers are taken"
+    message = "s.toml: scheduler.service.admins: the system knows no user 'no-such-user'; names or numbers are taken"
     assert refsched(tmp_path, "serve", "--config", "s.toml") == (2, "", f"error: {message}\n")
 
 
