@@ -408,8 +408,8 @@ class Scheduler:
 
     def _reason(self, row: JobRow, job: Job | None) -> str:
         hold = self._hold()
-        if job is None:
-            return hold or "" if row.array_size else ""
+        if job is None:  # an array, or one whose end is not durable yet
+            return (hold or "") if row.array_size else ""
         if hold is Hold.JOURNAL:
             return "" if row.state is JobState.RUNNING else hold
         return hold if hold and job.state is JobState.QUEUED else job.reason or ""

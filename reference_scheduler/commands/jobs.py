@@ -1,4 +1,4 @@
-"""``refsched submit``, ``wait``, ``get``, ``logs``, ``list``, ``attempts`` and ``cancel``."""
+"""``refsched submit``, ``wait``, ``get``, ``logs``, ``list``, ``attempts``, ``cancel`` and ``update``."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
-from reference_scheduler.service.protocol import (
-    JobToSubmit,
-    problem_of,
-)
+from reference_scheduler.service.protocol import JobToSubmit, problem_of
 from reference_scheduler.views import JobView
 
 MAX_TOLD = 20

@@ -29,6 +29,7 @@ from reference_scheduler.executors.base import (
 from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
 from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
+from reference_scheduler.waiting import Waiters
 
 MAX_RECENT, LINGER_S = 4, 10.0
 """Of so many attempts that printed more than is kept, the last of it can be read for so long after their end."""
@@ -110,7 +111,7 @@ class Attempts:
         self._callers: dict[str, asyncio.Future[AttemptResult]] = {}
         self._recent: deque[tuple[LiveAttempt, asyncio.TimerHandle]] = deque()
         self._unread: list[ref[LiveAttempt]] = []
-        self._awaited: dict[str, list[asyncio.Future[LiveAttempt]]] = {}
+        self._awaited = Waiters[LiveAttempt]()
         self.none_left = asyncio.Event()
         self.none_left.set()
 
@@ -124,10 +125,7 @@ class Attempts:
         if self._closing:
             live.stop.set(StopReason.SHUTDOWN)
         live.task = self._loop.create_task(self._run(live, row), name=live.token)
-        if self._awaited:
-            for future in self._awaited.pop(live.job, ()):
-                if not future.done():
-                    future.set_result(live)
+        self._awaited.tell(live.job, live)
 
     def gone(self, live: LiveAttempt) -> None:
         """Forget an attempt whose end is durable."""
@@ -165,17 +163,7 @@ class Attempts:
 
     def next_of(self, job: str) -> asyncio.Future[LiveAttempt]:
         """Return a future that is done with the next attempt of ``job`` that begins."""
-        future: asyncio.Future[LiveAttempt] = self._loop.create_future()
-        self._awaited.setdefault(job, []).append(future)
-        future.add_done_callback(lambda _: self._leave(job, future))
-        return future
-
-    def _leave(self, job: str, future: asyncio.Future[LiveAttempt]) -> None:
-        waiting = self._awaited.get(job, [])
-        if future in waiting:
-            waiting.remove(future)
-            if not waiting:
-                del self._awaited[job]
+        return self._awaited.wait_for(job)
 
     def of(self, job: str) -> LiveAttempt | None:
         """Return the attempt of ``job`` that is under way."""

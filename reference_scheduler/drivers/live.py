@@ -47,6 +47,7 @@ from reference_scheduler.journal.state import Plugins, core_of, without
 from reference_scheduler.observers import Observers
 from reference_scheduler.replay import Recorder
 from reference_scheduler.replay.records import CHAIN_BYTES, Entry, State
+from reference_scheduler.waiting import Waiters
 
 MAX_BATCH = 1000
 """So many intents are handled before the loop turns to others."""
@@ -110,7 +111,7 @@ class LiveDriver:
         self._no_tick_before_us = 0
         self._core_is_ahead = False
         self._since_state = 0
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._waiters = Waiters[None]()
         self._news = asyncio.Event()
         self._stopping = False
         self._over = ""
@@ -151,21 +152,10 @@ class LiveDriver:
 
     def ended(self, job: str) -> asyncio.Future[None]:
         """Return a future that is done when ``job``, which has not ended, has durably ended."""
-        future: asyncio.Future[None] = self._loop.create_future()
+        future = self._waiters.wait_for(job)
         if self._over:
             future.set_exception(SchedulerStopping(self._over))
-            return future
-        waiting = self._waiters.setdefault(job, [])
-        waiting.append(future)
-        future.add_done_callback(lambda _: self._leave(job, future))
         return future
-
-    def _leave(self, job: str, future: asyncio.Future[None]) -> None:
-        waiting = self._waiters.get(job, [])
-        if future in waiting:
-            waiting.remove(future)
-            if not waiting:
-                del self._waiters[job]
 
     async def start(self) -> None:
         """Make a new generation durable, start what waits, and go on by itself.
@@ -406,9 +396,7 @@ class LiveDriver:
         if row.ended_us is not None:
             self.ended_jobs[row.state] += not row.is_array
             self._attempts.forget_caller(row.job)
-            for future in self._waiters.pop(row.job, ()):
-                if not future.done():
-                    future.set_result(None)
+            self._waiters.tell(row.job, None)
         if self._observers:
             self._observers.tell(wall_us, row.state, row.job, row.attempts or 0)
 
@@ -477,9 +465,7 @@ class LiveDriver:
             self._attempts.stop_all()
         for intent in (*self._handled, *self._held, *self._inbox):
             intent.refused(SchedulerStopping(self._over))
-        for future in [future for waiting in self._waiters.values() for future in waiting]:
-            if not future.done():
-                future.set_exception(SchedulerStopping(self._over))
+        self._waiters.refuse(SchedulerStopping(self._over))
 
 
 async def _in_parts(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
