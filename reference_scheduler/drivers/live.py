@@ -52,6 +52,8 @@ from reference_scheduler.waiting import Waiters
 MAX_BATCH = 1000
 """So many intents are handled before the loop turns to others."""
 MIN_EVENTS_PER_STATE = 4096
+TICK_PAUSE_US = 10_000
+"""So long after a tick that led to nothing no other comes: a picker may find something due again at once."""
 
 Step = tuple[Intent | None, tuple[Decision, ...]]
 _Item = TypeVar("_Item")
@@ -268,6 +270,8 @@ class LiveDriver:
                     self._tell_core(begun, batch)
                     batch.attempts.append(attempt_begun(begun, self.generation, batch.wall_us))
             steps.append((intent, decisions))
+        if isinstance(chosen[0][1], Tick) and not names and not self.paused:
+            self._no_tick_before_us = chosen[0][1].at + TICK_PAUSE_US
         return _Pending(batch, steps, list(dict.fromkeys(names)))
 
     async def _add_changes(self, pending: _Pending) -> None:

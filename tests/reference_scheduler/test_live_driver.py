@@ -44,8 +44,10 @@ from reference_scheduler.core.model import (
     Idempotency,
     JobState,
     QueueBounds,
+    ResourceRequest,
     RetryPolicy,
 )
+from reference_scheduler.drivers.live import TICK_PAUSE_US
 from reference_scheduler.errors import JournalDamaged, JournalUnavailable, NoSuchJob, SchedulerStopping
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason, StopSignal
 from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
@@ -796,6 +798,26 @@ async def test_an_idle_scheduler_is_not_woken(tmp_path: Path) -> None:
         before = scheduler.snapshot().wakes
         await asyncio.sleep(0.1)
         assert scheduler.snapshot().wakes == before
+
+
+@on_loop
+async def test_what_is_due_again_at_once_does_not_turn_in_circles() -> None:
+    some, executor = settings(2), HeldExecutor()
+    some = replace(some, core=replace(some.core, picker="conservative"))
+    one = ResourceRequest(1, 1, 1, exclusivity_keys=("k",))
+    async with Scheduler(some, None, [executor]) as scheduler:
+        await scheduler.submit(held(request=one, estimate_us=1))
+        await executor.begun(1)
+        await scheduler.submit(held(request=one, estimate_us=0))  # its place comes, and it waits for the key
+        behind = await scheduler.submit(held(request=ResourceRequest(1, 1, 1)))  # and this one's comes just after that
+        assert scheduler.get(behind.id).reason == "behind"
+        begun, number, notices = time.monotonic_ns(), scheduler._driver._number, scheduler.observe()
+        later = await scheduler.submit(held(delay_us=100_000))
+        while (await anext(notices)).job != later.id or scheduler.get(later.id).state is JobState.SCHEDULED:  # type: ignore[union-attr]
+            pass
+        took_us = (time.monotonic_ns() - begun) // 1000
+        assert scheduler._driver._number - number <= took_us // TICK_PAUSE_US + 5
+        await scheduler.close(StopMode.INTERRUPT)
 
 
 @on_loop
