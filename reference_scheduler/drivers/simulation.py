@@ -35,6 +35,8 @@ from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadErro
 
 UNBOUNDED = 1 << 40
 NEVER_US = 1 << 63
+MAX_VAIN_TICKS, CLOSE_US = 1000, 1000
+"""After so many ticks in a row that led to nothing, one that is due so soon waits for something else to happen."""
 Observer = Callable[[Event, tuple[Decision, ...]], None]
 Run = tuple[int, int]
 """Index of a job in the workload, number of its attempt."""
@@ -89,6 +91,7 @@ class SimulationDriver:
         self._updates = deque(workload.updates)
         self._pauses = deque(workload.pauses)
         self._now_us = 0
+        self._vain_ticks = 0
 
     def run(self, config: Config) -> Schedule:
         """Run to the end and return the schedule.
@@ -107,13 +110,19 @@ class SimulationDriver:
             next_us = jobs[submitted].submit_us if submitted < count else NEVER_US
             if ends and ends[0][0] < next_us:
                 next_us = ends[0][0]
+            if self._updates and self._updates[0].at < next_us:
+                next_us = self._updates[0].at
             due_us = self._core.next_due()
             if self._pauses:
                 due_us = self._outside_pauses(due_us)
-            if due_us is not None and due_us < next_us:
+            if (
+                due_us is not None
+                and due_us < next_us
+                and not (
+                    self._vain_ticks >= MAX_VAIN_TICKS and due_us <= self._now_us + CLOSE_US and next_us != NEVER_US
+                )
+            ):
                 next_us = due_us
-            if self._updates and self._updates[0].at < next_us:
-                next_us = self._updates[0].at
             if next_us == NEVER_US:
                 break
             self._now_us = now_us = max(self._now_us, next_us)
@@ -220,6 +229,7 @@ class SimulationDriver:
     def _deliver(self, event: Event) -> None:
         """Give ``event`` to the core, carry out what it decides, and report what follows at once."""
         decisions = self._core.handle(event)
+        self._vain_ticks = 0 if decisions or type(event) is not Tick else self._vain_ticks + 1
         if self._observer is not None:
             self._observer(event, decisions)
         for decision in decisions:

@@ -67,7 +67,7 @@ class _Pauses:
 
     def take(self, event: Event) -> None:
         """Take in the next event."""
-        if event.at != self._at_us:
+        if self._at_us is None or event.at > self._at_us:  # for the core time does not go back
             self._end_instant()
             self._at_us, self._passed = event.at, False
         self._passed = self._passed or event.run_pass
@@ -101,6 +101,7 @@ class _RecordedJobs:
         self._pauses = _Pauses()
         self._config: Config | None = None
         self._generation = ""
+        self._last_us = 0
         self._left_out: Counter[str] = Counter()
 
     def begin(self, snapshot: Snapshot) -> None:
@@ -128,6 +129,7 @@ class _RecordedJobs:
     def take(self, event: Event, decisions: Iterable[Decision]) -> None:
         """Take in an event and what it led to."""
         self._pauses.take(event)
+        self._last_us = max(self._last_us, event.at)
         if isinstance(event, JobSubmitted) and event.array_size:
             array = TimedArray(event.job, event.array_size, event.array_running)
             self._arrays[event.job.id] = array
@@ -200,8 +202,10 @@ class _RecordedJobs:
     def _updates_of(self, known: set[str]) -> Iterator[JobUpdated | QueueConfigured]:
         """Yield the updates of queues, and of ``known`` jobs and arrays; of other arrays those of their jobs."""
         specs = {job: spec for job, (_, spec) in self._submitted.items()}
+        queues = dict[str, QueueConfigured]()
         for event in self._updates:
             if isinstance(event, QueueConfigured):
+                queues[event.queue] = event
                 yield event
                 continue
             name, values = event.job.id, {field: getattr(event.job, field) for field in event.changed}
@@ -211,6 +215,11 @@ class _RecordedJobs:
                 yield replace(event, job=_depending_on(known, event.job))
             else:
                 yield from (replace(event, job=_depending_on(known, specs[task])) for task in tasks)
+        for event in queues.values():
+            if (
+                event.paused or event.max_running == 0
+            ):  # until when nobody can tell, and in another order jobs wait for it
+                yield QueueConfigured(at=self._last_us, queue=event.queue, max_running=event.max_running or None)
 
 
 def _tasks(array: TimedArray) -> list[str]:

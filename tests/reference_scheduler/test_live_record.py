@@ -158,6 +158,7 @@ async def test_what_was_paused_is_paused_in_the_simulation_too(tmp_path: Path) -
             executor.end(context)
         for job in ("1", "4"):
             await scheduler.wait(job, TIMEOUT_S)
+        await scheduler.pause("slow")
         await scheduler.pause()
     assert [context.job for context in executor.contexts] == ["2", "3", "4", "1"]
     workload = read_replay(log)
@@ -168,6 +169,8 @@ async def test_what_was_paused_is_paused_in_the_simulation_too(tmp_path: Path) -
         other = simulate(workload, simulation_config("sjf"), tie)
         assert all(not begin <= run.start_us < end for run in other.runs for begin, end in workload.pauses)
         assert len(other.runs) == 4
+        narrow = simulate(read_replay(log, processors=1), simulation_config(), tie)
+        assert len(narrow.runs) == 4  # also what was not in the queue any more when that was paused for good
 
 
 def test_what_of_a_recording_is_not_repeated_is_said(tmp_path: Path) -> None:

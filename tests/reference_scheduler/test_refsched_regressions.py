@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_world import PICKER_NAMES, World, reload_snapshot, simple, slots
+from scheduler_world import PICKER_NAMES, S, World, reload_snapshot, simple, slots
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.decisions import Preempt
@@ -19,6 +19,8 @@ from reference_scheduler.core.model import (
     RetryPolicy,
     Scope,
 )
+from reference_scheduler.drivers.simulation import simulate, simulation_config
+from reference_scheduler.workloads.model import TimedJob, Workload
 
 
 @pytest.mark.parametrize("picker", PICKER_NAMES)
@@ -160,3 +162,13 @@ def test_a_head_whose_key_was_taken_by_one_that_passed_says_so(picker: str) -> N
     world.wait(1)
     assert world.running() == ["running", "passing"]
     assert world.job("head").reason is PendReason.EXCLUSIVITY
+
+
+def test_a_place_behind_a_job_that_waits_for_a_key_is_not_simulated_microsecond_by_microsecond() -> None:
+    jobs = (
+        TimedJob(0, 100 * S, JobSpec("overdue", estimate_us=1, request=slots(1, "k"))),
+        TimedJob(0, S, JobSpec("due", estimate_us=0, request=slots(1, "k"))),
+        TimedJob(0, S, JobSpec("behind", estimate_us=S, request=slots(1))),
+    )
+    schedule = simulate(Workload((("m", Resources(process_slots=2)),), jobs), simulation_config("conservative"))
+    assert [(run.job, run.start_us) for run in schedule.runs] == [("overdue", 0), ("due", 100 * S), ("behind", 100 * S)]
