@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,6 +30,8 @@ from reference_scheduler.status import Hold
 from reference_scheduler.views import RecoveryReport
 
 Say = Callable[[str], None]
+QUIET_S = 60.0
+"""So long what is said again and again is not."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -78,6 +82,7 @@ class Daemon:
         self._scheduler: Scheduler | None = None
         self._closings: list[asyncio.Task[None]] = []
         self._asked = asyncio.Event()
+        self._quiet_until_s = 0.0
         self.stopped_by = 0
 
     async def run(self, standby: bool) -> None:
@@ -91,6 +96,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.set_exception_handler(self._trouble)
         # Where somebody named another place, a directory that is missing is a mistake.
         private_directory(self._path.parent, make=self._path == default_socket().absolute())
         private_directory(self._place.journal.parent, make=self._place.journal == default_journal().absolute())
@@ -207,6 +213,15 @@ class Daemon:
                 await scheduler.close(StopMode.INTERRUPT)
             raise InternalError(f"the scheduler broke off by a defect, {type(error).__name__}: {error}") from error
         finished.cancel()
+
+    def _trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say what the loop could not do; that it can take no more connections it would say for each, each second."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until_s:
+            self._quiet_until_s = loop.time() + QUIET_S
+            self._say(f"no more connections can be taken: {error.strerror}; raise ulimit -n, or the unit's LimitNOFILE")
 
     def _stop(self, number: int) -> None:
         self.stopped_by = self.stopped_by or number

@@ -47,6 +47,8 @@ class Roles:
                 self._roles[_uid(name, f"scheduler.service.{key}")] = role
         self.only_owner = not self._roles
         self._roles[os.geteuid()] = Role.ADMIN
+        for uid in self._roles:
+            user_name(uid)  # while there are descriptors to look it up with: whose a job is goes by it
 
     def peer(self, uid: int) -> Peer:
         """Return the user as a peer, with the role that it has now."""
@@ -59,13 +61,17 @@ def peer_uid(connection: socket.socket) -> int:
     return int(uid)
 
 
-@lru_cache(1024)
 def user_name(uid: int) -> str:
     """Return the name of a user, the number itself if there is none."""
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
+        return _known_name(uid)
+    except KeyError:  # which is also raised if nothing can be looked up just now, so it is not remembered
         return str(uid)
+
+
+@lru_cache(1024)
+def _known_name(uid: int) -> str:
+    return pwd.getpwuid(uid).pw_name
 
 
 def _uid(name: str, key: str) -> int:

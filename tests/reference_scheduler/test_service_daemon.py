@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import signal
 import socket
 import sqlite3
@@ -19,6 +20,7 @@ from reference_scheduler.errors import SchedulerDisabled, SchedulerError, Schedu
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
 from reference_scheduler.service.errors import NotPrimary, ServiceError, Unreachable
+from reference_scheduler.service.roles import user_name
 
 INTERRUPT = '[scheduler]\non_stop = "interrupt"\n'
 ONE_AT_A_TIME = "[scheduler.resources]\nmax_process_slots = 1\n"
@@ -261,6 +263,21 @@ def test_drained_it_takes_nothing_until_it_is_resumed(tmp_path: Path) -> None:
         assert client.snapshot().accepting is False
         client.resume()
         assert client.wait(client.submit(shell("true")).id).state is JobState.COMPLETED
+
+
+def test_without_descriptors_for_more_connections_it_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    prelude = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)); "
+    with Service(tmp_path, prelude=prelude) as service, service.client() as client:
+        many = [service.raw() for _ in range(60)]
+        told = service.until("no more connections can be taken: ")
+        assert told.endswith("Too many open files; raise ulimit -n, or the unit's LimitNOFILE")
+        assert client.hello().user == user_name(os.geteuid())
+        for connection in many:
+            connection.close()
+        with service.client() as other:  # which is taken when the loop tries again
+            assert other.wait(other.submit(shell("true")).id).state is JobState.COMPLETED
+        assert service.stop() == 0
+        assert service.rest() == ["stopping: drain"]
 
 
 def test_what_was_recorded_live_verifies(tmp_path: Path) -> None:
