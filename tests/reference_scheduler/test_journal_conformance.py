@@ -122,6 +122,25 @@ def test_a_change_of_priority_lasts_and_other_changes_keep_it(store: Store) -> N
     assert found == {"1": "urgent", "2": row(2).priority}
 
 
+def test_the_jobs_of_an_array_are_made_with_it_and_then_changed(store: Store) -> None:
+    whole = row(3, key="k", array_size=3, state=JobState.FAILED, ended_us=11)
+    changes = [JobChange("3[0]", JobState.RUNNING, 1), JobChange("3[2]", JobState.CANCELLED, None, None, 11)]
+    running = AttemptRow("3[0]", 1, AttemptState.RUNNING, "g", 10)
+    begun = store.journal.commit(Batch(10, jobs=[whole], changes=changes, attempts=[running]))
+    task = replace(row(3), array="3")
+    expected = [
+        replace(task, job="3[2]", state=JobState.CANCELLED, ended_us=11),
+        replace(task, job="3[1]"),
+        replace(task, job="3[0]", state=JobState.RUNNING, attempts=1),
+    ]
+    assert begun == expected[2:]
+    journal = store.reopen()
+    assert journal.jobs(JobFilter(array="3")) == expected
+    assert journal.jobs(JobFilter()) == [whole]
+    assert journal.job_of_key("k") == ("3", PRINT)
+    assert journal.load().last_job == 6
+
+
 def test_an_attempt_keeps_its_start_and_generation(store: Store) -> None:
     first = AttemptRow("1", 1, AttemptState.ADMITTED, "g1", 10)
     store.journal.commit(Batch(10, jobs=[row(1)], attempts=[first]))
