@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -559,8 +558,8 @@ def _updated(jobs: list[Job], event: JobUpdated) -> list[tuple[Job, JobSpec]]:
         updated = [(jobs[0], new)]
     else:
         changed = {name for name in fields if name in event.changed}
-        values, read = {name: getattr(new, name) for name in changed}, attrgetter(*changed, "id")
-        updated = [(job, replace(job.spec, **values)) for job in jobs if read(job.spec)[:-1] != read(new)[:-1]]
+        values = {name: getattr(new, name) for name in changed}
+        updated = [(job, spec) for job in jobs if (spec := replace(job.spec, **values)) != job.spec]
     if not changed <= set(event.changed) - _FIXED_FIELDS:
         raise ValueError("an update may change only the fields it names, and no id or dependency")
     return updated

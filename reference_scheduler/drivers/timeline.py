@@ -37,8 +37,7 @@ class Timeline:
 
     ``workers`` has the process slots of each worker; ``spans`` are in order of their ends; ``steps`` has one
     for each instant from the first submission on; ``waits_us`` has, by class, the time from submission to
-    first start of each job. Refused arrays, lost workers and restarts, which no simulated workload has, are not
-    followed.
+    first start of each job. Lost workers and restarts, which no simulated workload has, are not followed.
     """
 
     def __init__(self) -> None:
@@ -46,6 +45,7 @@ class Timeline:
         self.spans: list[Span] = []
         self.steps: list[Step] = []
         self.waits_us: dict[Priority, list[int]] = {}
+        self._names: dict[str, list[str]] = {}
         self._submitted: dict[str, tuple[int, Priority]] = {}
         self._live: dict[str, tuple[int, int, Allocation]] = {}
         self._waiting = 0
@@ -58,11 +58,12 @@ class Timeline:
             return
         if isinstance(event, JobSubmitted):
             job, size = event.job, event.array_size
-            for name in [task_id(job.id, index) for index in range(size)] or [job.id]:
-                self._submitted[name] = event.at, job.priority
-            self._waiting += size or 1
+            names = self._names[job.id] = [task_id(job.id, index) for index in range(size)] or [job.id]
+            self._submitted |= dict.fromkeys(names, (event.at, job.priority))
+            self._waiting += len(names)
         elif isinstance(event, JobUpdated):
-            self._submitted[event.job.id] = self._submitted[event.job.id][0], event.job.priority
+            for name in self._names.get(event.job.id, [event.job.id]):
+                self._submitted[name] = self._submitted[name][0], event.job.priority
         elif isinstance(event, JobStateChanged):
             self._changed(event)
         for decision in decisions:
@@ -96,7 +97,9 @@ class Timeline:
             self._held += sum(resources.process_slots for _, resources in decision.allocation)
         elif isinstance(decision, Requeue):
             self._waiting += 1
-        elif isinstance(decision, Reject | Expire) or (isinstance(decision, Cancel) and not decision.attempt):
+        elif isinstance(decision, Reject):
+            self._waiting -= len(self._names[decision.job])
+        elif isinstance(decision, Expire) or (isinstance(decision, Cancel) and not decision.attempt):
             self._waiting -= 1
 
 

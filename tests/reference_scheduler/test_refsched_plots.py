@@ -12,14 +12,17 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reference_scheduler.cli import main
 from reference_scheduler.core.amounts import Resources
+from reference_scheduler.core.events import JobUpdated
 from reference_scheduler.core.model import JobSpec, Priority, ResourceRequest
 from reference_scheduler.drivers.schedule import metrics
 from reference_scheduler.drivers.simulation import simulate, simulation_config
 from reference_scheduler.drivers.timeline import Span, Step, Timeline, binned, stack
 from reference_scheduler.workloads import SyntheticOptions, TimedJob, Workload, generate, write_jsonl
+from reference_scheduler.workloads.model import TimedArray
 
 pytest.importorskip("matplotlib")
 
@@ -137,6 +140,21 @@ def test_a_picture_of_many_jobs_stays_small_and_one_of_none_is_drawn() -> None:
     assert any(text.endswith("line: mean, area: most)") for text in svg_texts(svg))
     nothing = timeline_of(Workload(two_workers().workers, ()))
     assert "Wait by class (no job waited)" in svg_texts(plots.draw(nothing, "nothing", "svg"))
+
+
+def test_a_timeline_follows_arrays_with_another_priority_and_those_that_are_refused() -> None:
+    workers = (("n", Resources(process_slots=1)),)
+    spec = JobSpec("a", estimate_us=S, request=ResourceRequest(process_slots=1))
+    wide = replace(spec, id="w", request=ResourceRequest(process_slots=2))
+    jobs = tuple(TimedJob(0, S, replace(one, id=f"{one.id}[{index}]")) for one in (spec, wide) for index in range(2))
+    arrays = {one.id: TimedArray(one, 2, 0) for one in (spec, wide)}
+    urgent = JobUpdated(at=S // 2, job=replace(spec, priority=Priority.URGENT), changed=("priority",))
+    timeline = timeline_of(Workload(workers, jobs, updates=(urgent,), arrays=arrays))
+    assert [(span.job, span.start_us, span.priority) for span in timeline.spans] == [
+        ("a[0]", 0, Priority.URGENT),
+        ("a[1]", S, Priority.URGENT),
+    ]
+    assert timeline.steps == [Step(0, 1, 1), Step(S // 2, 1, 1), Step(S, 0, 1), Step(2 * S, 0, 0)]
 
 
 class Page(HTMLParser):
