@@ -313,7 +313,8 @@ class LiveDriver:
         """Have the whole state written with ``batch``, without most of what ended long ago."""
         rows: list[JobRow | JobChange] = [*batch.jobs, *batch.changes]
         just_now = {row.job for row in rows if row.ended_us is not None}
-        ended = [job for job in self.core.ended() if job not in just_now][: -self.settings.keep_ended]
+        ended = [job for job in self.core.ended() if job not in just_now]
+        ended = ended[: max(0, len(ended) - self.settings.keep_ended)]
         if len(ended) > self.settings.keep_ended // 4:
             self.core, batch.forget = without(self.core, ended, self._plugins)
             if self.recorder is not None:

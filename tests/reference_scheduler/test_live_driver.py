@@ -963,10 +963,13 @@ async def test_after_the_end_nothing_hangs() -> None:
 # What is forgotten.
 
 
+@pytest.mark.parametrize("keep_ended", [50, 0])
 @on_loop
-async def test_of_what_ended_only_the_latest_is_kept_also_in_memory_and_in_a_recording(tmp_path: Path) -> None:
+async def test_of_what_ended_only_the_latest_is_kept_also_in_memory_and_in_a_recording(
+    tmp_path: Path, keep_ended: int
+) -> None:
     path, log = tmp_path / "j.db", tmp_path / "x.replay"
-    scheduler = await Scheduler(settings(64, keep_ended=50), path, [AtOnceExecutor(), HeldExecutor()]).start()
+    scheduler = await Scheduler(settings(64, keep_ended=keep_ended), path, [AtOnceExecutor(), HeldExecutor()]).start()
     scheduler.record_start(log)
     kept = await scheduler.submit(held(key="kept"))
     for _ in range(4):
