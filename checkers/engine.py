@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
@@ -19,7 +19,7 @@ from checkers import catalog
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.finding import Finding, unanalysed
-from checkers.intake.cache import Cache, Record, prepare
+from checkers.intake.cache import Cache, prepare
 from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
 from checkers.intake.pipeline import Job
 from checkers.intake.words import Vocabulary, vocabulary
@@ -96,35 +96,35 @@ def scan(request: Scan) -> Tree:
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
     with no_collection():
-        records = _find(request, listing, layout)
+        finding = _find(request, listing, layout)
         modules = frozenset(layout.names.values())
-        names = _names(records, layout) if request.whole or request.named else modules
+        names = _names(finding, layout) if request.whole or request.named else modules
         packages = {name.partition(".")[0] for name in modules}
         if any(name not in names and name.partition(".")[0] in packages for name in request.named):
             # What the project has instead is told from all its names.
-            records = _find(replace(request, cache=None, whole=True), listing, layout)
-            names = _names(records, layout)
+            finding = _find(replace(request, cache=None, whole=True), listing, layout)
+            names = _names(finding, layout)
         elif not request.whole:
             names = modules.union(names.intersection(request.named))
     unreadable = [
         SourceFile(u.path, unanalysed=unanalysed(u.path, f.Broken(u.code, u.message, 1, 1))) for u in listing.unreadable
     ]
-    found = [record.file for record in records.values() if record.file is not None]
+    found = [record.file for record in finding.records.values() if record.file is not None]
     files = sorted([*found, *unreadable], key=lambda file: file.path)
-    calls = frozenset(f"{path}\0{name}" for path, record in records.items() for name in record.calls)
+    calls = frozenset(f"{path}\0{name}" for path, record in finding.records.items() for name in record.calls)
     return Tree(tuple(files), frozenset(selected), names, calls, tuple(passed_over), listing.watched)
 
 
-def _names(records: Mapping[str, Record], layout: Layout) -> frozenset[str]:
-    found = set(layout.names.values())
-    for path, record in records.items():
+def _names(finding: Finding, layout: Layout) -> frozenset[str]:
+    found = {*layout.names.values(), *finding.named}
+    for path, record in finding.records.items():
         if record.summary is not None:
             prefix = f"{layout.names[path]}." if layout.names[path] else ""
             found.update(prefix + name for name in record.summary.names)
     return frozenset(found)
 
 
-def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
+def _find(request: Scan, listing: Listing, layout: Layout) -> Finding:
     """What is found in each file, from the cache as far as it knows."""
     root, paths = os.fspath(request.root), listing.files
     declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
@@ -138,7 +138,7 @@ def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
     defining = frozenset({*request.defining, *(_home(layout, name) for name in request.named)})
     job = Job(root, interest, request.max_file_bytes, request.reference, sought, defining=defining)
     if cache is None:
-        return Finding(request, layout, catalogue, job, paths).records
+        return Finding(request, layout, catalogue, job, paths)
     document = cache.load()
     unchanged = cache.unchanged(document, listing.watched)
     if request.stdin is not None:
@@ -149,7 +149,7 @@ def _find(request: Scan, listing: Listing, layout: Layout) -> dict[str, Record]:
         finding = Finding(request, layout, catalogue, job, paths)
     if request.stdin is None and (finding.is_new or cache.looked_again):
         cache.store(finding.lasting(), finding.common, sorted(finding.signs))
-    return finding.records
+    return finding
 
 
 def _any_word(request: Scan) -> bool:

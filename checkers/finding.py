@@ -89,6 +89,15 @@ class Finding:
         todo = self._affected(document, again.union(stale)) if self.is_new else []
         if todo:
             self._resolve(todo)
+        self.named = frozenset(filter(self._leads_somewhere, request.named))
+        """Of the names that are asked for, those that the project has, be they inherited or brought by a star."""
+
+    def _leads_somewhere(self, name: str) -> bool:
+        with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
+            try:
+                return bool(Evaluator(self._modules, self._layout, self._catalogue).named(name))
+            except (TooDeepError, RecursionError):
+                return True  # nobody can tell, and nothing hangs on it but whether the name is called stale
 
     def lasting(self) -> dict[str, Record]:
         """The records without those that cannot be packed, or failed for a reason that may lie in the machine."""

@@ -270,7 +270,7 @@ def _stale_submission(paths: Paths, tree: Tree, manifest: BypassManifest) -> Ite
     packages = {name.partition(".")[0] for name in tree.names}
     for value in manifest.submission or ():
         name = value.value
-        if name.partition(".")[0] not in packages or paths.is_there(name):
+        if name in tree.names or name.partition(".")[0] not in packages:
             continue
         if not may_be_unseen(name, tree, manifest):
             message = f"submission API `{printable(value.value, 120)}` names nothing in this project"

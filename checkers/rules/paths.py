@@ -43,18 +43,6 @@ class Paths:
         """``did you mean …?`` for a qualified name that is not there."""
         return self._names.suggestion(name)
 
-    def is_there(self, name: str) -> bool:
-        """Whether a qualified name is one of the project: a module defines it, or a call or site was seen to reach it.
-
-        The latter is all that is known of what a class inherits and of what a star import brings.
-        """
-        return name in self._tree.names or name in self._reached
-
-    @cached_property
-    def _reached(self) -> frozenset[str]:
-        sites = {name for file in self._files for site in file.sites for name in site.names}
-        return frozenset(sites.union(call.partition("\0")[2] for call in self._tree.calls))
-
     @cached_property
     def _names(self) -> Vocabulary:
         return Vocabulary(self._tree.names, ".")
@@ -99,7 +87,7 @@ def wrong_apis(paths: Paths, tree: Tree, manifest: Manifest, *, duplicate: str, 
         if earlier is not api:
             message = f"`{printable(api.name, 120)}` is already described on line {earlier.at.place.line}"
             yield api.at.child("name").finding(duplicate, message, "keep the one that is true and remove the other")
-        elif api.name.partition(".")[0] not in packages or paths.is_there(api.name):
+        elif api.name in tree.names or api.name.partition(".")[0] not in packages:
             continue
         elif not may_be_unseen(api.name, tree, manifest):
             message = f"stale API: `{printable(api.name, 120)}` names nothing in this project"

@@ -200,14 +200,18 @@ def test_a_file_that_cannot_be_parsed_makes_nothing_stale(project: Path) -> None
     assert places(check_bypass(project).findings) == []
 
 
-def test_what_is_reached_by_inheritance_or_a_star_is_no_stale_name(tmp_path: Path) -> None:
+def test_what_is_inherited_kept_or_brought_by_a_star_is_no_stale_name(tmp_path: Path) -> None:
     for path, text in {
         "app/base.py": "class Base:\n    def submit(self, job): ...\n\n\ndef start(job): ...\n",
         "app/jobs.py": "from app.base import *\n\n\nclass Queue(Base): ...\n",
         "app/run.py": "import os\nfrom app.jobs import Queue, start\n\nQueue().submit(1)\nstart(1)\nos.system('x')\n",
+        "app/kept.py": "from app.jobs import Queue\n\nQUEUE = Queue()\n",
         "manifests/scheduler-bypass.toml": """\
             version = 1
-            submission = ["app.jobs.Queue.submit", "app.jobs.Queue.sumbit"]
+            submission = [
+              "app.jobs.Queue.submit", "app.jobs.Base", "app.kept.QUEUE.submit",
+              "app.jobs.Queue.sumbit", "app.kept.QUEUE.sumbit",
+            ]
 
             [[catalog.api]]
             name = "app.jobs.start"
@@ -232,15 +236,17 @@ def test_what_is_reached_by_inheritance_or_a_star_is_no_stale_name(tmp_path: Pat
     manifest = load_bypass(tmp_path, None)
     named = ("app.jobs.start", "app.jobs.strat", *manifest.watch)
     found = scan(Scan(tmp_path, jobs=1, apis=manifest.apis, watch=manifest.watch, named=named))
+    assert found.names.issuperset({"app.jobs.Queue.submit", "app.jobs.Base", "app.kept.QUEUE.submit"})
     judged = bypass.judge(found, manifest, selection=manifest.selection, today=TODAY)
     assert [(finding.path[-9:], finding.line, finding.code, finding.message) for finding in judged.findings] == [
         ("pp/run.py", 5, "BYP001", START.format("app.jobs.start")),
         ("pp/run.py", 6, "BYP001", START.format("os.system")),
-        ("pass.toml", 2, "BYP004", "submission API `app.jobs.Queue.sumbit` names nothing in this project"),
-        ("pass.toml", 10, "BYP004", "stale API: `app.jobs.strat` names nothing in this project"),
+        ("pass.toml", 4, "BYP004", "submission API `app.jobs.Queue.sumbit` names nothing in this project"),
+        ("pass.toml", 4, "BYP004", "submission API `app.kept.QUEUE.sumbit` names nothing in this project"),
+        ("pass.toml", 13, "BYP004", "stale API: `app.jobs.strat` names nothing in this project"),
         (
             "pass.toml",
-            18,
+            21,
             "BYP002",
             "`app/run.py` is allowed as a whole, but it calls the submission API `app.jobs.Queue.submit`",
         ),
