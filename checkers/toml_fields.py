@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from checkers.codes import CODES
-from checkers.intake.files import is_pattern
+from checkers.intake.files import MAX_STARS, is_pattern
 from checkers.lines import is_blank
 from checkers.model import Finding
 from checkers.toml_places import Keys, Place, Places
@@ -237,7 +237,7 @@ class Pattern:
 class IgnorePattern:
     """A pattern as git takes it in ``.gitignore``."""
 
-    allowed: str = "a pattern as in .gitignore"
+    allowed: str = f"a pattern as in .gitignore, with at most {MAX_STARS} `*` between two `/`"
 
     def read(self, value: object, at: At) -> str:
         text = Text(self.allowed).read(value, at)

@@ -41,6 +41,8 @@ NEVER_ENTERED = frozenset(
 PYTHON_SUFFIXES = frozenset({".ipynb", ".py", ".pyw"})
 STUB_SUFFIX = ".pyi"
 _SUFFIXES = PYTHON_SUFFIXES | {STUB_SUFFIX}
+MAX_STARS = 4
+_STARS = re.compile(r"\*+")
 _SHEBANG_BYTES = 128
 _INTERPRETERS = (b"python", b"pypy", b"uv run", b"pipx run")
 
@@ -86,7 +88,12 @@ def is_excluded(path: str, exclude: Iterable[str]) -> bool:
 
 
 def is_pattern(line: str) -> bool:
-    """Whether git takes the line as a pattern; it passes over what it cannot read, such as a lone ``!``."""
+    """Whether git takes the line as a pattern; it passes over what it cannot read, such as a lone ``!``.
+
+    With more stars between two slashes than :data:`MAX_STARS` it is none either: a long name could take hours to match.
+    """
+    if any(len(_STARS.findall(component)) > MAX_STARS for component in line.split("/")):
+        return False
     try:
         GitIgnoreSpec.from_lines([line], backend="simple")
     except (ValueError, re.error):

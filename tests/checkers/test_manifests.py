@@ -207,6 +207,13 @@ RELATIVE = "allowed: a file, or a folder with a trailing /, relative to the root
     [
         ("", "m.toml:1: version: missing `version`; allowed: 1"),
         ("# c\nversion = 2\n", "m.toml:2: version: the integer 2 is not allowed; allowed: 1"),
+        (
+            "version = 1\nexclude = ['*a*b*c*d*']\n",
+            (
+                'm.toml:2: exclude: the string "*a*b*c*d*" is not allowed; '
+                "allowed: a pattern as in .gitignore, with at most 4 `*` between two `/`"
+            ),
+        ),
         ("version = true\n", "m.toml:1: version: the boolean true is not allowed; allowed: 1"),
         ("version = 1.0\n", "m.toml:1: version: the float 1.0 is not allowed; allowed: 1"),
         (

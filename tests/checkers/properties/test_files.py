@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from checkers.engine import Scan, scan
-from checkers.intake.files import NEVER_ENTERED, list_files
+from checkers.intake.files import NEVER_ENTERED, is_pattern, list_files
 from tests.checkers.trees import write
 
 CALL = "import os\nos.system('true')\n"
@@ -72,6 +72,13 @@ def test_what_git_ignores_is_left_out(files: set[str], ignored: dict[str, list[s
 def test_patterns_of_the_manifest_count_from_the_root(tmp_path: Path) -> None:
     root = write(tmp_path, dict.fromkeys(["a/x.py", "b/a/x.py", "b/y.py", "gen_pb2.py", "b/gen_pb2.py"], ""))
     assert list_files(root, ["/a/", "*_pb2.py"]).files == ["b/a/x.py", "b/y.py"]
+
+
+def test_a_pattern_that_would_take_hours_to_match_is_none(tmp_path: Path) -> None:
+    long = "a" * 250 + ".py"
+    root = write(tmp_path, {long: "", "x.py": "", ".gitignore": "*a*a*a*a*a*b\n*x*.**py\n"})
+    assert list_files(root, ["*a*a*a*a*a*a*b"]).files == [long]
+    assert [is_pattern(line) for line in ("*a*b*c*d", "*a*b*c*d*", "*/**/*a*/*b*c*")] == [True, False, True]
 
 
 # --- folders that are never entered ---------------------------------------------------------------------------------
