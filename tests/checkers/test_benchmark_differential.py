@@ -49,6 +49,15 @@ def test_fixtures(tree: str, choice: str) -> None:
     check(REPOSITORY / "fixtures" / "sites" / tree, choice, 0)
 
 
+def test_what_only_the_references_parser_refuses_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import os\n\n(x): int = 1\nos.system('a')\n", encoding="utf-8")
+    (tmp_path / "b.py").write_text("import os\n\nos.system('b')\n", encoding="utf-8")
+    found = [*ways(tmp_path, *CHOICES["default kinds"])]
+    assert found[0][0] == "the reference alone, but for a.py"
+    assert found[0][1].count(SITE) == 1
+    assert [*differences(found)] == []
+
+
 def test_what_differs_is_told_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,7 +71,10 @@ def test_what_differs_is_told_and_kept(
         "reference.json": f"{SITE}1\n 2\n",
         "other.json": f"{SITE}1\n 3\n",
     }
-    assert f"p, all kinds: 1 sites, 3 ways\n  DIFFERENT: other: line 2: 2 / 3; see {kept}\n" in capsys.readouterr().out
+    assert (
+        f"p, all kinds: 1 sites, 3 ways, first\n  DIFFERENT: other: line 2: 2 / 3; see {kept}\n"
+        in capsys.readouterr().out
+    )
     assert first_difference("a\n", "a\nb\n") == "line 2: (end) / b"
 
 
