@@ -215,6 +215,8 @@ def _unparsable(text: str, error: ParserSyntaxError) -> Broken:
     message = _PARSER_PREFIX.sub("", error.message.partition("\n")[0])
     if message.startswith("expected"):
         message = f"invalid syntax, {message if len(message) <= MAX_MESSAGE else 'which no rule of the grammar fits'}"
+    if is_valid(text):
+        message = "valid Python that LibCST, which has to read this file, does not take: write it otherwise"
     place = _PARSER_PLACE.search(error.message)
     line, column = error.raw_line, error.raw_column + 1
     if place is not None:

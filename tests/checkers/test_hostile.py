@@ -99,6 +99,16 @@ def test_bytes_that_are_no_python(tmp_path: Path, data: bytes, code: str, line: 
     assert verdict(files["plain.py"]) == "os.system"
 
 
+def test_what_only_libcst_refuses_is_not_called_invalid(tmp_path: Path) -> None:
+    text = "import os\n(x): int = 1\nos.system('a')"
+    files = analyse(tmp_path, {"hostile.py": f"{text}  # execution-ownership: scheduler\n", "plain.py": f"{text}\n"})
+    told = files["hostile.py"].unanalysed
+    assert told is not None
+    assert (told.code, told.line, told.column) == ("SRC001", 2, 4)
+    assert told.message == ("valid Python that LibCST, which has to read this file, does not take: write it otherwise")
+    assert verdict(files["plain.py"]) == "os.system"
+
+
 def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "large.py").open("wb") as stream:
         stream.truncate(50 * 1024 * 1024)
