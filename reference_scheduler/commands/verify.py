@@ -38,7 +38,7 @@ def verify(log: Path) -> None:
         with log.open("rb") as stream, _progress() as progress:
             found = verify_log(stream, available_pickers(), available_allocators(), progress)
     except OSError as error:
-        raise Failure(f"{log}: {error.strerror}") from error
+        raise Failure(f"{log}: {error.strerror or error}") from error
     except (ReplayError, PluginError) as error:
         raise Failure(f"{log}: {error}") from error
     for line in _report(found):

@@ -95,8 +95,10 @@ class FrameReader:
         """Yield the frames that are not yet read.
 
         Raises:
-            ReplayError: the file is no log, or of a format version that is not supported.
+            ReplayError: the file is no log, or of a format version that is not supported; or it is a pipe.
         """
+        if not self._stream.seekable():
+            raise ReplayError("a log is read back and forth, which a pipe cannot be: save it to a file first")
         size = self._stream.seek(0, os.SEEK_END)
         if self._offset == 0 and not self._read_preamble(size):
             return
@@ -151,8 +153,7 @@ class FrameReader:
 def only_zeros(stream: BinaryIO, start: int, end: int) -> bool:
     """Return whether the bytes from ``start`` to ``end`` are all zero, as if never written."""
     stream.seek(start)
-    while start < end:
-        block = stream.read(min(1 << 16, end - start))
+    while start < end and (block := stream.read(min(1 << 16, end - start))):  # it may have become shorter
         if block.strip(b"\0"):
             return False
         start += len(block)

@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class FailureRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The event at which ``check`` of :mod:`reference_scheduler.fuzz.checks` failed; the last of its log."""
+    """The event at which ``check`` of :mod:`reference_scheduler.fuzz.monitor` failed; the last of its log."""
 
     number: int
     event: Event

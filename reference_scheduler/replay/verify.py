@@ -132,10 +132,15 @@ class _Replay:
         self.other += tuple(name for name in own if name not in header.behaviours)
 
     def _restore(self, state: State) -> SchedulerCore:
+        config = state.snapshot.config
+        for name, known in ((config.picker, self._pickers), (config.allocator, self._allocators)):
+            if name not in known:
+                raise ReplayError(f"the log needs the plug-in {name!r}, which is not installed")
         try:
             return SchedulerCore.restore(state.snapshot, self._pickers, self._allocators)
-        except KeyError as error:
-            raise ReplayError(f"the log needs the plug-in {error}, which is not installed") from error
+        except Exception as error:  # whatever a state comes to that no core has, or a plug-in that cannot load its own
+            what = f"{type(error).__name__}: {error}"
+            raise ReplayError(f"the state after event {state.number} cannot be restored: {what}") from error
 
     def _state(self, record: State, kind: Kind) -> Divergence | None:
         """Compare at a checkpoint; in any case go on from the recorded state, which tests restoring too."""
