@@ -20,6 +20,7 @@ from reference_scheduler.commands.simulation import (
 )
 from reference_scheduler.drivers.schedule import Schedule, first_difference, metrics, starts
 from reference_scheduler.drivers.timeline import Timeline
+from reference_scheduler.workloads import WorkloadError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -118,7 +119,7 @@ def _compare(schedule: Schedule, reference: Path) -> None:
         difference = first_difference(schedule, reference)
     except OSError as error:
         raise Failure(f"{reference}: {error.strerror}") from error
-    except ValueError as error:
+    except WorkloadError as error:
         raise Failure(str(error)) from error
     if difference is not None:
         click.echo(difference, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,11 +12,14 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from reference_scheduler.__main__ import DEBUG
 from reference_scheduler.commands.service import is_terminal
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.allocators import ALLOCATORS
+from reference_scheduler.core.amounts import MAX_QUANTITY
 from reference_scheduler.core.decisions import Decision
 from reference_scheduler.core.events import Event
+from reference_scheduler.core.model import Config
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.drivers.schedule import Schedule
 from reference_scheduler.drivers.simulation import Observer, SimulationDriver, Tie, simulation_config
@@ -78,7 +82,7 @@ def simulation_options(command: _Function) -> _Function:
         ),
         click.option(
             "--processors",
-            type=click.IntRange(min=1),
+            type=click.IntRange(1, MAX_QUANTITY),
             metavar="N",
             help="Size of the machine; wider jobs are cut to it.  [default: the trace's]",
         ),
@@ -92,8 +96,8 @@ def run_simulation(setup: Setup, *observers: Observer, log: Path | None = None) 
     """Run to the end, showing progress; ``log`` is where to record it.
 
     Raises:
-        Failure: the trace cannot be read or is malformed, there is no such picker or allocator, or the log
-            cannot be written.
+        Failure: the trace cannot be read or is malformed, there is no such picker or allocator or it is a plug-in
+            that fails, or the log cannot be written.
     """
     try:
         core = SchedulerCore(available_pickers(), available_allocators())
@@ -105,12 +109,32 @@ def run_simulation(setup: Setup, *observers: Observer, log: Path | None = None) 
         with _recording(log, core) as recorder, _progress(len(workload.jobs)) as bar:
             observer = _together([*observers, *recorder, *bar])
             begun = time.perf_counter()
-            schedule = SimulationDriver(core, workload, Tie(setup.tie), observer).run(config)
+            schedule = _simulate(core, workload, setup, config, observer)
             return Run(workload, schedule, time.perf_counter() - begun)
     except OSError as error:
         raise Failure(f"{setup.trace}: {error.strerror or error}") from error
-    except (WorkloadError, PluginError, ValueError) as error:
+    except (WorkloadError, PluginError) as error:
         raise Failure(str(error)) from error
+
+
+def _simulate(
+    core: SchedulerCore, workload: Workload, setup: Setup, config: Config, observer: Observer | None
+) -> Schedule:
+    """Run to the end; what a plug-in raises is not taken for a defect of the scheduler."""
+    try:
+        return SimulationDriver(core, workload, Tie(setup.tie), observer).run(config)
+    except WorkloadError as error:
+        raise Failure(f"{setup.trace}: {error}") from error
+    except Exception as error:
+        foreign = {setup.picker} & available_pickers().keys() - PICKERS.keys()
+        foreign |= {setup.allocator} & available_allocators().keys() - ALLOCATORS.keys()
+        if foreign and not os.environ.get(DEBUG):
+            what = f"a run with the plug-in {' and '.join(sorted(foreign))} failed: {type(error).__name__}: {error}"
+            advice = f"mend it, or use one that is built in ({DEBUG}=1 shows the traceback)"
+            raise Failure(f"{what}; {advice}") from error
+        if isinstance(error, ValueError) and not foreign:  # there is no such picker or allocator
+            raise Failure(str(error)) from error
+        raise
 
 
 def write_text(path: Path, text: str) -> None:

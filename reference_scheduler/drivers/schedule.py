@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from reference_scheduler.core.model import SECOND_US, Priority
+from reference_scheduler.workloads.model import open_trace
 
 BOUND_S = 10
 """Shorter run times count as this long in the bounded slowdown (Feitelson et al., JSSPP 1997)."""
@@ -90,14 +91,17 @@ def first_difference(schedule: Schedule, reference: Path) -> str | None:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it lacks a column.
+        WorkloadError: it is no such CSV; the message says where.
     """
-    ours = dict(starts(schedule))
-    with reference.open(encoding="utf-8", newline="") as stream:
+    ours, expected = dict(starts(schedule)), {}
+    with open_trace(reference) as stream:
         rows = csv.DictReader(stream)
         if not {"job", "start"} <= set(rows.fieldnames or ()):
-            raise ValueError(f"{reference}: needs the columns job and start")
-        expected = {row["job"]: row["start"] for row in rows}
+            raise ValueError("needs the columns job and start")
+        for row in rows:
+            if row["start"] is None:
+                raise ValueError("the row has no start")
+            expected[row["job"]] = row["start"]
     for job, start in expected.items():
         if job not in ours:
             return f"job {job}: expected to start at {start} s, never started"

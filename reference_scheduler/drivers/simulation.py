@@ -24,9 +24,11 @@ from reference_scheduler.core.events import (
 from reference_scheduler.core.invariants import invariant
 from reference_scheduler.core.model import (
     COMPLETED,
+    MAX_TIME_US,
     RUNNING,
     Config,
     JobState,
+    PendReason,
     QueueBounds,
     task_of,
 )
@@ -98,6 +100,7 @@ class SimulationDriver:
 
         Raises:
             ValueError: ``config`` names a picker or allocator that the core does not have.
+            WorkloadError: the workload makes a job larger than the machine, or has one end later than can be counted.
             InvariantViolation: the core is defective, or jobs are left that nothing will ever start.
         """
         jobs, count, ends = self._jobs, len(self._jobs), self._ends
@@ -131,8 +134,17 @@ class SimulationDriver:
                 arrived += 1
             self._instant(jobs[submitted:arrived])
             submitted = arrived
-        invariant(not self._core.open_jobs(), "jobs are left that nothing will start", len(self._core.open_jobs()))
+        self._check_left()
         return self._schedule()
+
+    def _check_left(self) -> None:
+        """Tell jobs that the workload itself keeps from starting from a defect."""
+        left = list(self._core.open_jobs())
+        for job in left:
+            if job.reason is PendReason.TOO_LARGE:  # refused when it came, if it had not been updated since
+                name = job.spec.id
+                raise WorkloadError(f"an update makes job {name!r} larger than the machine: {self._core.why(name)}")
+        invariant(not left, "jobs are left that nothing will start", len(left))
 
     def _outside_pauses(self, due_us: int | None) -> int | None:
         """Return when the next pass is due if it is due at ``due_us``: none is during a pause, and one when it ends."""
@@ -237,7 +249,12 @@ class SimulationDriver:
                 index = self._order[decision.job]
                 self._attempt[index] = decision.attempt
                 self._first_start.setdefault(index, self._now_us)
-                heappush(self._ends, (self._now_us + self._jobs[index].run_us, index, decision.attempt))
+                end_us = self._now_us + self._jobs[index].run_us
+                if end_us > MAX_TIME_US:
+                    raise WorkloadError(
+                        f"job {decision.job!r} ends later than the {MAX_TIME_US} µs that can be counted"
+                    )
+                heappush(self._ends, (end_us, index, decision.attempt))
             elif not isinstance(decision, Pend):
                 self._carry_out(decision)
         while self._replies:

@@ -9,11 +9,11 @@ from reference_scheduler.core.model import Priority
 from reference_scheduler.workloads.model import (
     TimedJob,
     Workload,
-    WorkloadError,
     open_trace,
     seconds_us,
     trace_job,
     trace_workload,
+    whole_number,
 )
 
 _REQUIRED = ("job", "submit", "run", "procs", "estimate")
@@ -35,17 +35,14 @@ def read_csv(path: Path, processors: int | None = None) -> Workload:
         rows = csv.DictReader(stream)
         missing = [name for name in _REQUIRED if name not in (rows.fieldnames or ())]
         if missing:
-            raise WorkloadError(f"{path}:1: column {missing[0]!r} is missing")
+            raise ValueError(f"column {missing[0]!r} is missing")
         for row in rows:
-            try:
-                run_us, width = seconds_us(row["run"]), int(row["procs"])
-                if run_us <= 0 or width <= 0:
-                    skipped += 1
-                    continue
-                widest = max(widest, width)
-                jobs.append(_read_row(row, run_us, min(width, processors or width)))
-            except (TypeError, ValueError) as error:
-                raise WorkloadError(f"{path}:{rows.line_num}: {error}") from error
+            run_us, width = seconds_us(row["run"]), whole_number(row["procs"])
+            if run_us <= 0 or width <= 0:
+                skipped += 1
+                continue
+            widest = max(widest, width)
+            jobs.append(_read_row(row, run_us, min(width, processors or width)))
     return trace_workload(jobs, processors or max(widest, 1), skipped)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from reference_scheduler.core.amounts import Resources
-from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError, open_trace
+from reference_scheduler.core.amounts import Resources, pack
+from reference_scheduler.workloads.model import TimedJob, Workload, open_trace
 
 _FORMAT = "spawngate-workload"
 _VERSION = 1
@@ -34,25 +34,25 @@ def read_jsonl(path: Path, processors: int | None = None) -> Workload:
         WorkloadError: the header is of another format or version, or a line is malformed.
         OSError: the file cannot be read.
     """
-    jobs: list[TimedJob] = []
-    header: _Header | None = None
     with open_trace(path) as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                if header is None:
-                    header = msgspec.json.decode(line, type=_Header)
-                else:
-                    jobs.append(msgspec.json.decode(line, type=TimedJob))
-            except msgspec.DecodeError as error:
-                raise WorkloadError(f"{path}:{number}: {error}") from error
-    if header is None or (header.format, header.version) != (_FORMAT, _VERSION) or not header.workers:
-        raise WorkloadError(f"{path}:1: not a workload of version {_VERSION} with at least one worker")
-    workers = header.workers
+        workers = _read_header(next(stream, "{}"))
+        jobs = [msgspec.json.decode(line, type=TimedJob) for line in stream]
     if processors is not None:
         name, resources = workers[0]
         workers = ((name, resources._replace(process_slots=processors)), *workers[1:])
     jobs.sort(key=lambda timed: timed.submit_us)
     return Workload(workers, tuple(jobs))
+
+
+def _read_header(line: str) -> tuple[tuple[str, Resources], ...]:
+    """Return the workers that the first line names."""
+    header = msgspec.json.decode(line, type=_Header)
+    if (header.format, header.version) != (_FORMAT, _VERSION) or not header.workers:
+        raise ValueError(f"not a workload of version {_VERSION} with at least one worker")
+    machine = [resources for _, resources in header.workers]
+    for resources in (*machine, Resources(*map(sum, zip(*machine, strict=True)))):
+        pack(resources)  # refuses what cannot be counted
+    return header.workers
 
 
 def write_jsonl(workload: Workload, path: Path) -> None:

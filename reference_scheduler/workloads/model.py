@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 import msgspec
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.events import JobUpdated, QueueConfigured
-from reference_scheduler.core.model import SECOND_US, JobSpec, Priority, ResourceRequest
+from reference_scheduler.core.model import MAX_TIME_US, SECOND_US, JobSpec, Priority, ResourceRequest, check_bounds
 
 MACHINE = "machine"
 """The one worker of a trace that knows only a number of processors."""
+MAX_LINE = 1 << 22
+"""The longest line of a trace, in characters: a small gzipped file may hold one that fills the memory."""
+_SHOWN = 40
+"""So many characters of a field are shown in an error."""
 
 
 class WorkloadError(ValueError):
@@ -26,11 +31,19 @@ class WorkloadError(ValueError):
 
 
 class TimedJob(msgspec.Struct, frozen=True, gc=False):
-    """A job, when it is submitted, and how long it would run if nothing stopped it."""
+    """A job, when it is submitted, and how long it would run if nothing stopped it.
+
+    Raises:
+        ValueError: a time is out of bounds; the message names both.
+    """
 
     submit_us: int
     run_us: int
     job: JobSpec
+
+    def __post_init__(self) -> None:
+        check_bounds("submit_us", self.submit_us, -MAX_TIME_US, MAX_TIME_US)
+        check_bounds("run_us", self.run_us, 0, MAX_TIME_US)
 
 
 class TimedArray(msgspec.Struct, frozen=True):
@@ -95,35 +108,75 @@ def trace_job(
     return TimedJob(submit_us, run_us, spec)
 
 
-def seconds_us(text: str) -> int:
-    """Return ``text``, seconds as a decimal number, in microseconds.
+def seconds_us(text: str | None) -> int:
+    """Return ``text``, seconds as a decimal number, in microseconds; ``None`` stands for a field that is missing.
 
     Raises:
-        ValueError: it is no number.
+        ValueError: it is no number, or too large for a time.
     """
+    shown = "a missing field" if text is None else repr(text[:_SHOWN])
     try:
-        return int(text) * SECOND_US
+        time_us = int(text or "") * SECOND_US
     except ValueError:
         try:
-            return int(Decimal(text) * SECOND_US)
-        except (InvalidOperation, OverflowError):
-            raise ValueError(f"not a number of seconds: {text!r}") from None
+            time_us = int(Decimal(text or "") * SECOND_US)
+        except (ArithmeticError, ValueError):
+            raise ValueError(f"not a number of seconds: {shown}") from None
+    if abs(time_us) > MAX_TIME_US:
+        raise ValueError(f"more than the {MAX_TIME_US // SECOND_US} seconds that can be counted: {shown}")
+    return time_us
+
+
+def whole_number(text: str | None) -> int:
+    """Return ``text`` as a whole number; ``None`` stands for a field that is missing.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return int(text or "")
+    except ValueError:
+        shown = "a missing field" if text is None else repr(text[:_SHOWN])
+        raise ValueError(f"not a whole number: {shown}") from None
+
+
+class _Lines:
+    """The lines of a trace; ``number`` is that of the latest."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.number = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = self._stream.readline(MAX_LINE)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        if len(line) == MAX_LINE:
+            raise ValueError(f"the line has {MAX_LINE} characters or more; a line tells of one job")
+        return line
 
 
 @contextmanager
-def open_trace(path: Path) -> Iterator[TextIO]:
-    """Open a text file that may be gzipped; bytes that are not UTF-8 are kept out of the way, not refused.
+def open_trace(path: Path) -> Iterator[Iterator[str]]:
+    """Give the lines of a text file that may be gzipped; bytes that are not UTF-8 are replaced, not refused.
+
+    What the block raises because of a line becomes an error that names it.
 
     Raises:
-        WorkloadError: what was to be gzipped is not, or is damaged.
+        WorkloadError: a line is malformed, or longer than ``MAX_LINE``; what was to be gzipped is not, or is damaged.
         OSError: the file cannot be read.
     """
-    if path.suffix == ".gz":
-        try:
-            with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
-                yield stream
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise WorkloadError(f"{path}: not a whole gzip file: {error}") from error
-    else:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            yield stream
+    opened = gzip.open if path.suffix == ".gz" else open
+    lines: _Lines | None = None
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace") as stream:
+            lines = _Lines(stream)
+            yield lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise WorkloadError(f"{path}: not a whole gzip file: {error}") from error
+    except (ValueError, csv.Error) as error:
+        raise WorkloadError(f"{path}:{max(lines.number, 1) if lines else 1}: {error}") from error

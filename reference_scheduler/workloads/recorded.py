@@ -23,9 +23,9 @@ from reference_scheduler.core.events import (
     WorkerUpdated,
 )
 from reference_scheduler.core.machine import ATTEMPT_ENDS
-from reference_scheduler.core.model import LOCAL, Config, JobSpec, task_id
+from reference_scheduler.core.model import LOCAL, MAX_TIME_US, Config, JobSpec, task_id
 from reference_scheduler.core.snapshot import Snapshot
-from reference_scheduler.replay.frames import FrameReader, ReplayError
+from reference_scheduler.replay.frames import Condition, FrameReader, ReplayError
 from reference_scheduler.replay.records import Entry, State, unpack_record
 from reference_scheduler.workloads.model import TimedArray, TimedJob, Workload, WorkloadError
 
@@ -39,21 +39,24 @@ def read_replay(path: Path, processors: int | None = None) -> Workload:
     ``processors`` process slots if they are given.
 
     Raises:
-        WorkloadError: it is no log, or cannot be read by this release.
+        WorkloadError: it is no log, is damaged, or cannot be read by this release.
         OSError: it cannot be read.
     """
     jobs = _RecordedJobs()
     with path.open("rb") as stream:
         try:
-            for frame in FrameReader(stream).frames():
+            reader = FrameReader(stream)
+            for frame in reader.frames():
                 record = unpack_record(frame)
                 if isinstance(record, State):
                     jobs.begin(record.snapshot)
                 elif isinstance(record, Entry):
                     jobs.take(record.event, record.decisions)
-        except ReplayError as error:
+            if reader.tail.condition is Condition.DAMAGED:
+                raise ReplayError(str(reader.tail))
+            return jobs.workload(processors, reader.tail.excess)
+        except (ReplayError, ValueError) as error:
             raise WorkloadError(f"{path}: {error}") from error
-    return jobs.workload(processors)
 
 
 class _Pauses:
@@ -101,7 +104,7 @@ class _RecordedJobs:
         self._pauses = _Pauses()
         self._config: Config | None = None
         self._generation = ""
-        self._last_us = 0
+        self._now_us = -MAX_TIME_US
         self._left_out: Counter[str] = Counter()
 
     def begin(self, snapshot: Snapshot) -> None:
@@ -113,6 +116,7 @@ class _RecordedJobs:
                 QueueConfigured(at=snapshot.now_us, queue=name, paused=queue.paused, max_running=queue.max_running)
                 for name, queue in snapshot.queues
             ]
+        self._now_us = snapshot.now_us
         self._config = snapshot.config
         self._in_generation(snapshot.generation)
         self._workers.update((worker.name, worker.capacity) for worker in snapshot.workers)
@@ -129,30 +133,31 @@ class _RecordedJobs:
     def take(self, event: Event, decisions: Iterable[Decision]) -> None:
         """Take in an event and what it led to."""
         self._pauses.take(event)
-        self._last_us = max(self._last_us, event.at)
-        if isinstance(event, JobSubmitted) and event.array_size:
-            array = TimedArray(event.job, event.array_size, event.array_running)
-            self._arrays[event.job.id] = array
-            self._submitted.update((name, (event.at, replace(event.job, id=name))) for name in _tasks(array))
-        elif isinstance(event, JobSubmitted):
-            self._submitted[event.job.id] = event.at, event.job
+        self._now_us = now_us = max(self._now_us, event.at)  # for the core time does not go back
+        refused = any(isinstance(decision, Reject) for decision in decisions)
+        if isinstance(event, JobSubmitted):
+            if not refused:
+                self._submit(event, now_us)
         elif isinstance(event, (JobUpdated, QueueConfigured)):
-            self._updates.append(event)
+            if not refused:
+                self._updates.append(replace(event, at=now_us))
         elif isinstance(event, JobStateChanged) and event.new in ATTEMPT_ENDS and event.job in self._started_us:
-            self._run_us[event.job] = event.at - self._started_us.pop(event.job)
+            self._run_us[event.job] = now_us - self._started_us.pop(event.job)
         else:
             self._surroundings(event)
         for decision in decisions:
             if isinstance(decision, Dispatch):
                 self._left_out["attempts before the last of a job"] += decision.attempt > 1
-                self._started_us[decision.job] = event.at
+                self._started_us[decision.job] = now_us
                 self._run_us.pop(decision.job, None)
-            elif isinstance(decision, Reject) and isinstance(event, JobUpdated):
-                self._updates.remove(event)
-            elif isinstance(decision, Reject):
-                refused = self._arrays.pop(decision.job, None)
-                for name in _tasks(refused) if refused else [decision.job]:
-                    self._submitted.pop(name, None)
+
+    def _submit(self, event: JobSubmitted, now_us: int) -> None:
+        """Take in what was accepted."""
+        if event.array_size:
+            self._arrays[event.job.id] = array = TimedArray(event.job, event.array_size, event.array_running)
+            self._submitted.update((name, (now_us, replace(event.job, id=name))) for name in _tasks(array))
+        else:
+            self._submitted[event.job.id] = now_us, event.job
 
     def _surroundings(self, event: Event) -> None:
         """Take in what changes the scheduler or its machine; before it is configured that is how it begins."""
@@ -171,8 +176,8 @@ class _RecordedJobs:
             if event.config.resources is not None:
                 self._workers[LOCAL] = event.config.resources
 
-    def workload(self, processors: int | None) -> Workload:
-        """Return what was gathered."""
+    def workload(self, processors: int | None, unreadable: int) -> Workload:
+        """Return what was gathered; after it so many bytes of the log were ``unreadable``."""
         ran = {job for job in self._submitted if job in self._run_us}
         whole = {name: array for name, array in self._arrays.items() if ran.issuperset(_tasks(array))}
         known = ran | whole.keys()
@@ -189,6 +194,7 @@ class _RecordedJobs:
         skipped = len(self._submitted) - len(ran) + len(self._others)
         self._pauses.end()
         self._left_out["jobs that did not run to an end"] += skipped
+        self._left_out["bytes of a record that was not written to its end"] += unreadable
         return Workload(
             tuple(workers.items()),
             tuple(jobs),
@@ -219,7 +225,7 @@ class _RecordedJobs:
             if (
                 event.paused or event.max_running == 0
             ):  # until when nobody can tell, and in another order jobs wait for it
-                yield QueueConfigured(at=self._last_us, queue=event.queue, max_running=event.max_running or None)
+                yield QueueConfigured(at=self._now_us, queue=event.queue, max_running=event.max_running or None)
 
 
 def _tasks(array: TimedArray) -> list[str]:

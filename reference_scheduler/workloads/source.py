@@ -28,7 +28,11 @@ def load_workload(source: str, processors: int | None = None) -> Workload:
         OSError: the trace cannot be read.
     """
     if source.startswith(SYNTHETIC):
-        return generate(synthetic_options(source, processors))
+        options = synthetic_options(source, processors)
+        try:
+            return generate(options)
+        except ValueError as error:
+            raise WorkloadError(f"{source}: {error}") from error
     return read_workload(Path(source), processors)
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reference_scheduler.core.amounts import MAX_QUANTITY
+from reference_scheduler.core.model import check_bounds
 from reference_scheduler.workloads.model import (
     TimedJob,
     Workload,
-    WorkloadError,
     open_trace,
     seconds_us,
     trace_job,
     trace_workload,
+    whole_number,
 )
 
 _JOB, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME, _USER, _QUEUE = 0, 1, 3, 4, 7, 8, 11, 14
@@ -38,7 +40,7 @@ def read_swf(path: Path, processors: int | None = None) -> Workload:
     skipped = 0
     most = processors
     with open_trace(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for line in stream:
             fields = line.split()
             if not fields:
                 continue
@@ -46,10 +48,7 @@ def read_swf(path: Path, processors: int | None = None) -> Workload:
                 _read_header(line, header)
                 most = processors or header.get("MaxProcs") or header.get("MaxNodes")
                 continue
-            try:
-                job = _read_row(fields, most)
-            except ValueError as error:
-                raise WorkloadError(f"{path}:{number}: {error}") from error
+            job = _read_row(fields, most)
             if job is None:
                 skipped += 1
             else:
@@ -65,15 +64,16 @@ def _read_header(line: str, header: dict[str, int]) -> None:
     name, _, value = line.strip().lstrip(";").partition(":")
     words = value.split()
     if name.strip() in ("MaxProcs", "MaxNodes") and words and words[0].isdecimal():
-        header[name.strip()] = int(words[0])
+        header[name.strip()] = whole_number(words[0])
+        check_bounds(name.strip(), header[name.strip()], 0, MAX_QUANTITY)
 
 
 def _read_row(fields: list[str], most: int | None) -> TimedJob | None:
     if len(fields) < _FIELDS:
         fields += ["-1"] * (_FIELDS - len(fields))
     run_us = seconds_us(fields[_RUN])
-    allocated = int(fields[_ALLOCATED])
-    width = allocated if allocated > 0 else int(fields[_REQUESTED])
+    allocated = whole_number(fields[_ALLOCATED])
+    width = allocated if allocated > 0 else whole_number(fields[_REQUESTED])
     if run_us <= 0 or width <= 0:
         return None
     requested_us = seconds_us(fields[_REQUESTED_TIME])

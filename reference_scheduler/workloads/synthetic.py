@@ -6,13 +6,18 @@ one is drawn leaves the others as they were.
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 
 import msgspec
 
-from reference_scheduler.core.amounts import Resources
-from reference_scheduler.core.model import SECOND_US, JobSpec, Priority, ResourceRequest
+from reference_scheduler.core.amounts import MAX_QUANTITY, Resources
+from reference_scheduler.core.model import MAX_TIME_US, SECOND_US, JobSpec, Priority, ResourceRequest, check_bounds
 from reference_scheduler.workloads.model import MACHINE, TimedJob, Workload
+
+_MEMORY_FACTOR = 4
+"""The machine has so many times the memory that the largest job may want."""
+_MAX_TIME_S = MAX_TIME_US // SECOND_US
 
 
 class SyntheticOptions(msgspec.Struct, frozen=True):
@@ -23,7 +28,7 @@ class SyntheticOptions(msgspec.Struct, frozen=True):
     times the run time. A third of the jobs has a width that is no power of two.
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: a number is not positive, or too large.
     """
 
     jobs: int
@@ -38,18 +43,27 @@ class SyntheticOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("jobs", "processors", "load", "max_run_s", "max_overestimate", "workspaces"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_bounds("processors", self.processors, 1, MAX_QUANTITY)
+        check_bounds("memory_mb", self.memory_mb, 0, MAX_QUANTITY // _MEMORY_FACTOR)
+        check_bounds("max_run_s times max_overestimate", self.max_run_s * self.max_overestimate, 1, _MAX_TIME_S)
 
 
 def generate(options: SyntheticOptions) -> Workload:
-    """Return the workload that ``options`` describes; with ``memory_mb`` > 0 jobs ask for memory as well."""
+    """Return the workload that ``options`` describes; with ``memory_mb`` > 0 jobs ask for memory as well.
+
+    Raises:
+        ValueError: the load is so small that jobs would come later than can be counted.
+    """
     streams = {
         name: Random(f"{options.seed}:{name}")
         for name in ("arrival", "width", "run", "estimate", "workspace", "priority", "memory")
     }
     shapes = [_draw_shape(options, streams) for _ in range(options.jobs)]
     work_us = sum(width * run_us for width, run_us in shapes)
+    if work_us > MAX_TIME_US * options.processors * options.load:
+        raise ValueError(f"load must be larger, got {options.load}: jobs would come over more than {_MAX_TIME_S} s")
     horizon_us = int(work_us / (options.processors * options.load))
     arrivals = sorted(streams["arrival"].randrange(horizon_us + 1) // SECOND_US for _ in range(options.jobs))
     jobs = []
@@ -63,7 +77,7 @@ def generate(options: SyntheticOptions) -> Workload:
             estimate_us=run_us * streams["estimate"].randint(1, options.max_overestimate),
         )
         jobs.append(TimedJob(submit_s * SECOND_US, run_us, spec))
-    machine = Resources(process_slots=options.processors, memory_mb_hint=4 * options.memory_mb)
+    machine = Resources(process_slots=options.processors, memory_mb_hint=_MEMORY_FACTOR * options.memory_mb)
     return Workload(((MACHINE, machine),), tuple(jobs))
 
 

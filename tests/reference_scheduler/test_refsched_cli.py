@@ -63,13 +63,13 @@ def test_every_failure_is_one_line_with_its_place(tmp_path: Path) -> None:
     good = str(folder / "good.swf")
     cases = {
         (str(folder / "none.swf"),): "none.swf: No such file or directory",
-        (str(folder / "twice.swf"),): "two jobs have the id '1'; ids must be unique",
+        (str(folder / "twice.swf"),): "twice.swf: two jobs have the id '1'; ids must be unique",
         (str(folder / "plain.swf.gz"),): "plain.swf.gz: not a whole gzip file: Not a gzipped file (b'xx')",
         (str(folder / "torn.swf.gz"),): "torn.swf.gz: not a whole gzip file: Compressed file ended before "
         "the end-of-stream marker was reached",
         (good, "--starts", str(folder / "no" / "s")): "no/s: No such file or directory",
         (good, "--compare", str(folder / "none.csv")): "none.csv: No such file or directory",
-        (good, "--compare", good): "good.swf: needs the columns job and start",
+        (good, "--compare", good): "good.swf:1: needs the columns job and start",
     }
     for arguments, message in cases.items():
         assert invoke(folder, "simulate", *arguments) == (2, f"error: {message}")

@@ -230,7 +230,7 @@ def test_the_command_simulates_compares_and_says_what_differs(tmp_path: Path) ->
         (["--picker", "nope"], "picker must be one of fair, fcfs"),
         (["--allocator", "nope"], "allocator must be one of sequential"),
         (["--tie", "nope"], "'nope' is not one of 'event', 'batch'"),
-        (["--processors", "0"], "0 is not in the range x>=1"),
+        (["--processors", "0"], "0 is not in the range 1<=x<=2147483647"),
     ],
 )
 def test_bad_usage_exits_with_two_and_says_what_there_is(tmp_path: Path, arguments: list[str], message: str) -> None:
