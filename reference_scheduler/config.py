@@ -96,8 +96,10 @@ def load_settings(path: Path, kinds: Collection[str] = ()) -> Settings:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # besides what is no TOML or UTF-8, a number of thousands of digits
         raise ConfigError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: tables or arrays are nested too deeply") from error
     try:
         _check_tables(document)
         settings = settings_of(document)

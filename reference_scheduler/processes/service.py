@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,10 +37,6 @@ SPAWN_FAILURES: dict[int, Failure] = {
 }
 """What a failed start means; whatever is not here is a fault of the request."""
 
-Refused = Callable[[int, str], None]
-"""Told that the process with a pid could not be given a signal; it is tried again until it works."""
-
-
 UNSUPPORTED = "only Linux can contain processes; see docs/processes.md"
 
 
@@ -55,7 +51,7 @@ class ServiceClosedError(RuntimeError):
 class RunningProcess:
     """A process from start to end: it is ``over`` when nothing of it lives any more."""
 
-    def __init__(self, marks: Mapping[str, str], on_refused: Refused | None) -> None:
+    def __init__(self, marks: Mapping[str, str], on_refused: strays.Refused | None) -> None:
         self.over = asyncio.Event()
         self.marks = marks
         self.on_refused = on_refused
@@ -175,7 +171,7 @@ class ManagedProcessService:
         await self.close()
 
     async def start(
-        self, spec: ProcessSpec, marks: Mapping[str, str] | None = None, on_refused: Refused | None = None
+        self, spec: ProcessSpec, marks: Mapping[str, str] | None = None, on_refused: strays.Refused | None = None
     ) -> RunningProcess:
         """Start a process; that it cannot be started is one of its results.
 

@@ -15,6 +15,7 @@ PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
 
 Marks = Mapping[str, str]
 Refused = Callable[[int, str], None]
+"""Told that the process with a pid could not be given a signal."""
 
 
 def marks_of(pid: int) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Ending(StrEnum):
 
 
 class Order(NamedTuple):
-    """What the scheduler asks for; see :class:`reference_scheduler.processes.service.ProcessSpec`."""
+    """What the scheduler asks for; see :class:`reference_scheduler.processes.model.ProcessSpec`."""
 
     argv: tuple[bytes, ...]
     env: Mapping[bytes, bytes]

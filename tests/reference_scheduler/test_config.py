@@ -194,6 +194,12 @@ def test_a_file_is_named_in_what_is_said_of_it(tmp_path: Path) -> None:
     file.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"scheduler\.toml: 'utf-8' codec"):
         load_settings(file)
+    file.write_text(f"x = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(ConfigError, match=r"scheduler\.toml: tables or arrays are nested too deeply"):
+        load_settings(file)
+    file.write_text(f"x = {'9' * 5000}")
+    with pytest.raises(ConfigError, match=r"scheduler\.toml: Exceeds the limit \(4300 digits\)"):
+        load_settings(file)
     file.write_text("[scheduler]\nnew = 1")
     with pytest.raises(ConfigError, match=r"scheduler\.toml: scheduler\.new: unknown key"):
         load_settings(file)
