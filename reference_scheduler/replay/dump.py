@@ -1,6 +1,7 @@
 """Prints logs for people and for programs.
 
-It needs no more than MessagePack and the order of fields, so it also prints logs of other schemas.
+It needs no more than MessagePack, the order of fields and the few that are shown in a way of their own, so it also
+prints logs of other schemas.
 """
 
 from __future__ import annotations
@@ -22,6 +23,55 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.FAILURE: ("number", "event", "check", "message"),
     Kind.END: ("number",),
 }
+
+
+class _Job(msgspec.Struct):
+    id: str
+
+
+class _Victim(msgspec.Struct):
+    job: str
+
+
+class _Part(msgspec.Struct):
+    """An event or a decision."""
+
+    type: str
+    job: str | _Job | None = None
+    victims: list[_Victim] = []
+
+
+class _Event(_Part, kw_only=True):
+    at: int
+
+
+class _Worker(msgspec.Struct):
+    name: str
+
+
+class _State(msgspec.Struct):
+    now_us: int
+    workers: list[_Worker]
+    jobs: list[Any]
+    outcomes: list[Any]
+
+
+class _Header(msgspec.Struct):
+    schema: str
+    behaviours: list[str]
+    config: dict[str, Any]
+
+
+_SHAPES: dict[Kind, Any] = {
+    Kind.HEADER: _Header,
+    Kind.START: tuple[int, _State],
+    Kind.CHECKPOINT: tuple[int, _State],
+    Kind.EVENT: tuple[int, bytes, _Event, list[_Part]],
+    Kind.FAILURE: tuple[int, _Event, str, str],
+    Kind.END: tuple[int],
+}
+"""All that is relied on here: a frame that passes its checks may still be one of another program."""
+_DECODERS = {kind: msgspec.msgpack.Decoder(shape) for kind, shape in _SHAPES.items()}
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -94,7 +144,9 @@ def _refuse_damage(tail: Tail) -> None:
 
 def _line(frame: Frame) -> Line:
     try:
-        kind, content = Kind(frame.kind), msgspec.msgpack.decode(frame.payload)
+        kind = Kind(frame.kind)
+        _DECODERS[kind].decode(frame.payload)
+        content = msgspec.msgpack.decode(frame.payload)
         fields = content if kind is Kind.HEADER else dict(zip(_FIELDS[kind], content, strict=True))
     except (ValueError, TypeError, msgspec.MsgspecError) as error:
         raise ReplayError(f"the frame that ends at byte {frame.end} cannot be decoded: {error}") from error

@@ -214,7 +214,9 @@ class _RecordedJobs:
                 queues[event.queue] = event
                 yield event
                 continue
-            name, values = event.job.id, {field: getattr(event.job, field) for field in event.changed}
+            name, values = event.job.id, {field: getattr(event.job, field, None) for field in event.changed}
+            if unknown := values.keys() - JobSpec.__struct_fields__:
+                raise ValueError(f"an update changes {min(unknown)!r} of job {name!r}, which no job has")
             tasks = [task for task in _tasks(self._arrays[name]) if task in known] if name in self._arrays else []
             specs |= {task: replace(specs[task], **values) for task in tasks} or {name: event.job}
             if name in known:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
@@ -30,6 +33,7 @@ from reference_scheduler.core.model import COMPLETED, RUNNING, SECOND_US, JobSpe
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.drivers.simulation import simulation_config
 from reference_scheduler.replay import Recorder
+from reference_scheduler.replay.frames import PREAMBLE, FrameReader, Kind, pack_frame
 from reference_scheduler.workloads import read_workload
 from reference_scheduler.workloads.model import MAX_LINE
 
@@ -260,6 +264,62 @@ def test_a_clock_that_was_set_back_gives_no_job_a_negative_time(tmp_path: Path) 
     )
     found = [(timed.job.id, timed.submit_us, timed.run_us) for timed in read_workload(log).jobs]
     assert found == [("a", 50 * SECOND_US, 0), ("b", 50 * SECOND_US, 10 * SECOND_US)]
+
+
+def test_an_update_of_what_no_job_has_is_refused(tmp_path: Path) -> None:
+    log, core = tmp_path / "log.replay", SchedulerCore()
+    with Recorder.start(log, core) as recorder:
+        recorder(JobUpdated(at=0, job=job("a", 1), changed=("color",)), ())
+    assert refused("simulate", log) == f"{log}: an update changes 'color' of job 'a', which no job has"
+
+
+EVENT = {"type": "Tick", "at": 0}
+STATE = {"now_us": 0, "workers": [], "jobs": [], "outcomes": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "problem"),
+    [
+        (Kind.HEADER, [], "Expected `object`, got `array`"),
+        (
+            Kind.HEADER,
+            {"schema": "s", "behaviours": [], "config": []},
+            "Expected `object`, got `array` - at `$.config`",
+        ),
+        (Kind.START, [0, {**STATE, "workers": [1]}], "Expected `object`, got `int` - at `$[1].workers[0]`"),
+        (Kind.CHECKPOINT, [0, {"now_us": 0}], "Object missing required field `workers` - at `$[1]`"),
+        (Kind.EVENT, [1, b"", {"at": 0}, []], "Object missing required field `type` - at `$[2]`"),
+        (Kind.EVENT, [1, b"", EVENT, [3]], "Expected `object`, got `int` - at `$[3][0]`"),
+        (Kind.EVENT, [1, b"", {**EVENT, "job": 5}, []], "Expected `str | object | null`, got `int` - at `$[2].job`"),
+        (Kind.FAILURE, [1, "", "", ""], "Expected `object`, got `str` - at `$[1]`"),
+        (Kind.END, {}, "Expected `array`, got `object`"),
+        (9, [], "9 is not a valid Kind"),
+    ],
+)
+def test_a_frame_of_another_program_is_told_from_a_defect(
+    tmp_path: Path, kind: Kind, content: object, problem: str
+) -> None:
+    log, frame = tmp_path / "log.replay", pack_frame(kind, msgspec.msgpack.encode(content))
+    log.write_bytes(PREAMBLE + frame)
+    for arguments in (("dump",), ("dump", "--format", "jsonl"), ("dump", "--job", "a")):
+        end = len(PREAMBLE + frame)
+        assert refused(*arguments, log) == f"{log}: the frame that ends at byte {end} cannot be decoded: {problem}"
+
+
+def test_no_log_is_taken_for_a_defect_of_the_program(tmp_path: Path) -> None:
+    draw, log = Random(7), tmp_path / "log.replay"
+    frames = list(FrameReader(io.BytesIO(SMALL.read_bytes())).frames())
+    for _ in range(150):
+        payloads = [bytearray(frame.payload) for frame in frames]
+        for _ in range(draw.randint(1, 3)):
+            payload = draw.choice(payloads)
+            payload[draw.randrange(len(payload))] = draw.choice((0x00, 0xC0, 0xFF, draw.choice(payload)))
+        whole = (pack_frame(Kind(frame.kind), bytes(new)) for frame, new in zip(frames, payloads, strict=True))
+        log.write_bytes(PREAMBLE + b"".join(whole))
+        for arguments in (("verify",), ("dump",), ("dump", "--job", "a"), ("simulate", "--metrics", os.devnull)):
+            done = CliRunner().invoke(main, [*arguments, str(log)])
+            assert isinstance(done.exception, SystemExit | None), done.exception
+            assert (done.exit_code == 2) == done.stderr.startswith("error: ")
 
 
 # Plug-ins.
