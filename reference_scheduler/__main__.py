@@ -21,7 +21,8 @@ def main() -> None:
         if os.environ.get(DEBUG):
             raise
         advice = f"please report it ({DEBUG}=1 shows the traceback)"
-        print(f"error: internal error: {type(error).__name__}: {error}; {advice}", file=sys.stderr)
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"error: internal error: {message}; {advice}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from reference_scheduler.commands.service import one_line
 from reference_scheduler.commands.simulation import (
     Failure,
     Run,
@@ -61,12 +62,13 @@ def draw_run(setup: Setup, run: Run, timeline: Timeline, path: Path) -> None:
     Raises:
         Failure: the file cannot be written.
     """
-    title = f"{Path(setup.trace).name}, {setup.picker}"
+    trace = one_line(Path(setup.trace).name)  # the bytes of a name need not be text, but a picture has to be
+    title = f"{trace}, {setup.picker}"
     if path.suffix == ".html":
         from reference_scheduler.report import render
 
         settings = {
-            "trace": Path(setup.trace).name,
+            "trace": trace,
             "picker": setup.picker,
             "allocator": setup.allocator,
             "tie rule": setup.tie,

@@ -74,7 +74,7 @@ def _measures(runs: Iterable[JobRun], processors: int) -> Metrics:
         "mean_wait": sum(waits) / len(runs),
         "max_wait": max(waits),
         "mean_bounded_slowdown": sum(slowdowns) / len(runs),
-        "utilisation": work / (processors * makespan) if makespan else None,
+        "utilisation": work / (processors * makespan) if processors and makespan else None,
         "makespan": makespan,
     }
 

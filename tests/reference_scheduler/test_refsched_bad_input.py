@@ -192,6 +192,26 @@ def test_an_output_that_cannot_be_written_is_not_blamed_on_the_input(command: tu
     assert (done.returncode, done.stderr) == (1, "")  # whoever reads it has read enough
 
 
+def test_a_machine_without_processors_has_no_utilisation(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(MACHINE.replace("4", "0") + JOB.replace("1}", "0}") % (0, 5))
+    done = CliRunner().invoke(main, ["simulate", str(tmp_path / "t.jsonl")])
+    measures = json.loads(done.stdout)
+    assert (done.exit_code, measures["jobs"], measures["utilisation"], measures["makespan"]) == (0, 1, None, 5e-6)
+
+
+@pytest.mark.parametrize("name", ["out.png", "out.svg", "out.html"])
+def test_a_trace_whose_name_is_no_text_can_be_drawn(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    trace = os.fsencode(tmp_path) + b"/b\xffd.csv"
+    Path(os.fsdecode(trace)).write_text(f"{HEADER}1,0,5,2,5\n")
+    done = subprocess.run(
+        [*COMMAND, "plot", trace, "--out", tmp_path / name], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    if name == "out.html":
+        assert "b\N{REPLACEMENT CHARACTER}d.csv" in (tmp_path / name).read_text(encoding="utf-8")
+
+
 # Logs of drivers that are not ours.
 
 
