@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from reference_scheduler.executors.managed_argv import ProcessPayload, attempt_r
 from reference_scheduler.processes.service import ManagedProcessService
 
 MAX_REPORT_BYTES = 1 << 26
+_CHUNK_BYTES = 1 << 16
 MAX_FAILURES = 100
 MAX_MESSAGE = 500
 USAGE_ERROR = 4
@@ -106,28 +108,61 @@ def _without_report(result: AttemptResult, reason: str) -> AttemptResult:
     return replace(result, state=AttemptState.FAILED, failure=failure, detail=detail)
 
 
+class _Tally:
+    """A target of a parser that keeps no tree: what counts of a report is little, and the rest may be much."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.failures: list[dict[str, str]] = []
+        self._depth = 0
+        self._case: dict[str, str] = {}
+        self._case_depth = -1
+        self._outcome: tuple[str, str] | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Take in the beginning of an element: the first in a test that is an outcome is that of the test."""
+        self._depth += 1
+        if tag == "testcase":
+            self._case, self._case_depth, self._outcome = attributes, self._depth, None
+        elif tag in OUTCOMES and self._depth == self._case_depth + 1 and self._outcome is None:
+            self._outcome = tag, attributes.get("message", "")[:MAX_MESSAGE]
+
+    def end(self, tag: str) -> None:
+        """Take in the end of an element."""
+        if self._depth == self._case_depth:
+            self._count()
+            self._case_depth = -1
+        self._depth -= 1
+
+    def _count(self) -> None:
+        tag, message = self._outcome or ("", "")
+        self.counts["tests"] += 1
+        self.counts[OUTCOMES.get(tag, "passed")] += 1
+        if tag not in ("", "skipped") and len(self.failures) < MAX_FAILURES:
+            name = f"{self._case.get('classname')}::{self._case.get('name')}"
+            self.failures.append({"test": name, "message": message})
+
+
 def read_report(path: Path) -> Counts:
     """Read a JUnit report of any length with bounded memory.
 
     Raises:
         ValueError: there is none, it is too large, or it is not a report.
     """
-    tally = dict.fromkeys(COUNTED, 0)
-    failures: list[dict[str, str]] = []
+    tally = _Tally()
+    parser = ElementTree.XMLParser(target=tally)
     try:
-        if path.stat().st_size > MAX_REPORT_BYTES:
+        status = path.stat()
+        if not S_ISREG(status.st_mode):  # a pipe, say, would be waited for without an end
+            raise ValueError("the report is no regular file")
+        if status.st_size > MAX_REPORT_BYTES:
             raise ValueError(f"the report is larger than {MAX_REPORT_BYTES} bytes")
-        for _, element in ElementTree.iterparse(path):
-            if element.tag == "testcase":
-                outcome = next((child for child in element if child.tag in OUTCOMES), None)
-                tally["tests"] += 1
-                tally["passed" if outcome is None else OUTCOMES[outcome.tag]] += 1
-                if outcome is not None and outcome.tag != "skipped" and len(failures) < MAX_FAILURES:
-                    name = f"{element.get('classname')}::{element.get('name')}"
-                    failures.append({"test": name, "message": (outcome.get("message") or "")[:MAX_MESSAGE]})
-                element.clear()
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                parser.feed(chunk)
+        parser.close()
     except OSError as error:
         raise ValueError(f"no report: {error.strerror}") from None
     except ElementTree.ParseError as error:
         raise ValueError(f"the report is not XML: {error}") from None
-    return Counts(**tally, failures=failures)
+    return Counts(**tally.counts, failures=tally.failures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from reference_scheduler.executors import (
     default_registry,
 )
 from reference_scheduler.executors.managed_argv import attempt_result
+from reference_scheduler.executors.test_run import Counts, read_report
 from reference_scheduler.processes.model import Ending, ProcessResult
 from reference_scheduler.processes.service import ManagedProcessService
 
@@ -268,6 +270,39 @@ def test_a_report_that_is_none_is_a_failure(tmp_path: Path) -> None:
     result = run_kind("test", {"python": str(fake)})
     assert (result.state, result.failure) == (AttemptState.FAILED, Failure.VALIDATION)
     assert result.detail.startswith("the report is not XML: ")
+
+
+def test_a_report_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    fake.write_text('#!/bin/sh\nfor last; do :; done; mkfifo "${last#--junitxml=}"\n')
+    fake.chmod(0o755)
+    result = run_kind("test", {"python": str(fake)})
+    assert (result.state, result.detail) == (AttemptState.FAILED, "the report is no regular file")
+
+
+def test_only_what_stands_right_in_a_test_is_its_outcome(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        "<testsuites><failure/><testsuite>"
+        "<testcase classname='m' name='a'><system-out><error/></system-out></testcase>"
+        "<testcase classname='m' name='b'><properties/><error message='no'/><failure message='later'/></testcase>"
+        "<testcase classname='m' name='c'><skipped message='not now'/></testcase><failure/>"
+        "<testcase classname='m' name='d'><failure/></testcase>"
+        "</testsuite></testsuites>"
+    )
+    failures = [{"test": "m::b", "message": "no"}, {"test": "m::d", "message": ""}]
+    assert read_report(report) == Counts(4, 1, 1, 1, 1, failures)
+
+
+def test_a_long_report_takes_no_memory(tmp_path: Path) -> None:
+    report, count = tmp_path / "report.xml", 100_000
+    report.write_text(f"<testsuite>{'<testcase/><x/>' * count}</testsuite>")
+    tracemalloc.start()
+    try:
+        assert read_report(report).tests == count
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 # Callables.
