@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Self, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -22,7 +22,7 @@ MACHINE = "machine"
 """The one worker of a trace that knows only a number of processors."""
 MAX_LINE = 1 << 22
 """The longest line of a trace, in characters: a small gzipped file may hold one that fills the memory."""
-_SHOWN = 40
+_MOST_SHOWN = 40
 """So many characters of a field are shown in an error."""
 
 
@@ -42,8 +42,9 @@ class TimedJob(msgspec.Struct, frozen=True, gc=False):
     job: JobSpec
 
     def __post_init__(self) -> None:
-        check_bounds("submit_us", self.submit_us, -MAX_TIME_US, MAX_TIME_US)
-        check_bounds("run_us", self.run_us, 0, MAX_TIME_US)
+        if not (-MAX_TIME_US <= self.submit_us <= MAX_TIME_US and 0 <= self.run_us <= MAX_TIME_US):
+            check_bounds("submit_us", self.submit_us, -MAX_TIME_US, MAX_TIME_US)
+            check_bounds("run_us", self.run_us, 0, MAX_TIME_US)
 
 
 class TimedArray(msgspec.Struct, frozen=True):
@@ -114,16 +115,15 @@ def seconds_us(text: str | None) -> int:
     Raises:
         ValueError: it is no number, or too large for a time.
     """
-    shown = "a missing field" if text is None else repr(text[:_SHOWN])
     try:
         time_us = int(text or "") * SECOND_US
     except ValueError:
         try:
             time_us = int(Decimal(text or "") * SECOND_US)
         except (ArithmeticError, ValueError):
-            raise ValueError(f"not a number of seconds: {shown}") from None
-    if abs(time_us) > MAX_TIME_US:
-        raise ValueError(f"more than the {MAX_TIME_US // SECOND_US} seconds that can be counted: {shown}")
+            raise ValueError(f"not a number of seconds: {_shown(text)}") from None
+    if not -MAX_TIME_US <= time_us <= MAX_TIME_US:
+        raise ValueError(f"more than the {MAX_TIME_US // SECOND_US} seconds that can be counted: {_shown(text)}")
     return time_us
 
 
@@ -136,8 +136,11 @@ def whole_number(text: str | None) -> int:
     try:
         return int(text or "")
     except ValueError:
-        shown = "a missing field" if text is None else repr(text[:_SHOWN])
-        raise ValueError(f"not a whole number: {shown}") from None
+        raise ValueError(f"not a whole number: {_shown(text)}") from None
+
+
+def _shown(text: str | None) -> str:
+    return "a missing field" if text is None else repr(text[:_MOST_SHOWN])
 
 
 class _Lines:
@@ -147,17 +150,12 @@ class _Lines:
         self._stream = stream
         self.number = 0
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> str:
-        line = self._stream.readline(MAX_LINE)
-        if not line:
-            raise StopIteration
-        self.number += 1
-        if len(line) == MAX_LINE:
-            raise ValueError(f"the line has {MAX_LINE} characters or more; a line tells of one job")
-        return line
+    def __iter__(self) -> Iterator[str]:
+        while line := self._stream.readline(MAX_LINE):
+            self.number += 1
+            if len(line) == MAX_LINE:
+                raise ValueError(f"the line has {MAX_LINE} characters or more; a line tells of one job")
+            yield line
 
 
 @contextmanager
@@ -175,7 +173,7 @@ def open_trace(path: Path) -> Iterator[Iterator[str]]:
     try:
         with opened(path, "rt", encoding="utf-8-sig", errors="replace") as stream:
             lines = _Lines(stream)
-            yield lines
+            yield iter(lines)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WorkloadError(f"{path}: not a whole gzip file: {error}") from error
     except (ValueError, csv.Error) as error:
