@@ -18,6 +18,8 @@ from checkers.model import SourceFile
 from tests.checkers.interrupts import INTERRUPTIBLE
 
 SITE = "import os\nos.system('x')\n"
+SLOW = f"x = a{'.b()' * 4000}  # execution-ownership: scheduler\n"
+"""LibCST, which reads comments, takes a time that grows with the square of such a chain; later Pythons do not."""
 
 
 def analyse(
@@ -124,7 +126,7 @@ def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
 def test_a_worker_that_is_killed_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "CPU_SECONDS", 1)  # the workers are forked, so they take it over
     files: dict[str, str | bytes] = {f"plain{n:02}.py": SITE for n in range(40)}
-    found = analyse(tmp_path, {**files, "plain07x.py": "x = a" + ".b()" * 4000 + "\n" + SITE})
+    found = analyse(tmp_path, {**files, "plain07x.py": SLOW + SITE})
     told = found.pop("plain07x.py").unanalysed
     assert told is not None
     assert (told.code, told.line) == ("SRC005", 1)
@@ -185,7 +187,7 @@ def test_star_imports_in_a_circle_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_leaves_no_worker(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(SITE + "x = a" + ".b()" * 4000 + "\n")
+    (tmp_path / "slow.py").write_text(SITE + SLOW)
     (tmp_path / "other.py").write_text(SITE)
     run = subprocess.Popen(
         [*INTERRUPTIBLE, "ownership", "--list-sites", "--root", tmp_path],
