@@ -118,7 +118,10 @@ class Workers:
         if len(self._processes) == self._size:
             return pool.submit(_work, work, packed, chunk)
         others = set(multiprocessing.active_children())
-        future = pool.submit(_work, work, packed, chunk)
+        with warnings.catch_warnings():
+            # Of threads of the caller's: our child takes no lock of theirs, it only reads files.
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
+            future = pool.submit(_work, work, packed, chunk)
         self._processes.update(process for process in multiprocessing.active_children() if process not in others)
         return future
 

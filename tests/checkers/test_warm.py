@@ -358,7 +358,7 @@ def test_an_interrupt_before_the_command_minds_it_is_no_traceback(monkeypatch: p
 def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     start = ("-c", "import os; os.rmdir(os.getcwd())\n" + LATER)
-    done = run(tmp_path / "gone", start=start)
+    done = run(tmp_path / "gone", start=start, python=("-P",))  # a command is not looked for in the working directory
     why = "error: the working directory is gone; see check-ownership --help\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", why)
 
