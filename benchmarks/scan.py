@@ -197,8 +197,8 @@ def middle(listing: Mapping[str, object], root: Path) -> str:
 
 def ours(root: Path, *options: str) -> list[str]:
     """The command that lists the sites of a tree."""
-    command = [sys.executable, "-m", "checkers", "ownership", "--list-sites", "--root", str(root)]
-    return [*command, "--output-format", "json", *options]
+    command = str(Path(sys.executable).with_name("check-ownership"))
+    return [command, "--list-sites", "--root", str(root), "--output-format", "json", *options]
 
 
 def runs_on(tree: Tree, bandit: Path | None) -> list[Run]:
