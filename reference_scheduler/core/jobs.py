@@ -96,9 +96,9 @@ class JobTable:
 
     def first_known(self, names: list[str]) -> str | None:
         """Return the first of ``names`` that is or was that of a job or array."""
-        if all(known.keys().isdisjoint(names) for known in (self.open, self.outcomes, self.arrays)):
+        if len(names) > 1 and all(known.keys().isdisjoint(names) for known in (self.open, self.outcomes, self.arrays)):
             return None  # as nearly always, and an array has many names
-        return next(filter(self.is_known, names))
+        return next(filter(self.is_known, names), None)
 
     def tasks(self, array: str) -> list[Job]:
         """Return the jobs of ``array`` that are not terminal, in order."""

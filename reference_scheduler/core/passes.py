@@ -201,6 +201,8 @@ class Pass:
         In order of submission: a restored picker has them in another order than one that saw them come.
         """
         news = [job for job in jobs if job.reason is None and job.state is QUEUED]
+        if not news:
+            return
         news.sort(key=attrgetter("seq"))
         if self._limits.active:
             for job in news:

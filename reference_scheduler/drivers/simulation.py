@@ -155,7 +155,7 @@ class SimulationDriver:
         return self._pauses[0][1]
 
     def _is_paused(self) -> bool:
-        return bool(self._pauses) and self._pauses[0][0] <= self._now_us < self._pauses[0][1]
+        return self._pauses[0][0] <= self._now_us < self._pauses[0][1]
 
     def _instant(self, arriving: tuple[TimedJob, ...]) -> None:
         """Deliver what happens now; the last event carries the pass that ends the instant."""
@@ -164,7 +164,7 @@ class SimulationDriver:
             arriving = tuple(timed for timed in arriving if not self._is_within_array(timed))
         updates = self._take_updates() if self._updates else ()
         left = len(first) + len(arriving) + len(updates) + len(last)
-        passes = not self._is_paused()
+        passes = not (self._pauses and self._is_paused())
         if not left:
             self._deliver(Tick(at=self._now_us, run_pass=passes))
         for index, attempt in first:
