@@ -32,8 +32,10 @@ QUOTED = '"'
 MUST = "must"
 """The sign of a file that has to be analysed whatever counts in it."""
 
-_ACCESS = frozenset({*ACCESSORS, ".__dict__", ".attrgetter", ".import_module", ".modules", ".__import__"})
+_MODULES = frozenset({f"{ATTRIBUTE}modules", f"{IMPORTED}modules"})
+_ACCESS = frozenset({*ACCESSORS, *_MODULES, ".__dict__", ".attrgetter", ".import_module", ".__import__"})
 """Words that reach a name by a string."""
+_ACCESS_NAMES = frozenset(word.lstrip(ATTRIBUTE + IMPORTED) for word in _ACCESS)
 
 _MARKS = f"{IMPORTED}{ATTRIBUTE}{QUOTED}"
 
@@ -55,7 +57,7 @@ _ODD_ACCESS = re.compile(
 )
 """Access by a string that is not spelled out."""
 _NAMED_ANEW = re.compile(
-    rb"(?:import_module|__import__)\s+as\b|=\s*(?:[\w.]+\.)?(?:import_module|__import__)\s*(?:$|[#;])"
+    rb"(?:import_module|__import__|modules)\s+as\b|=\s*(?:[\w.]+\.)?(?:import_module|__import__)\s*(?:$|[#;])"
     rb"|[\"'](?:import_module|__import__)[\"']|getattr\([^)]*[\"']modules[\"']",
     re.MULTILINE,
 )
@@ -64,9 +66,9 @@ _CLASS = ".__class__"
 _TYPE_OF = re.compile(rb"type\s*\((?!\s*self\s*\))(?:[^()]|\([^()]*\))*\)\s*(?:[(\r\n#;]|\Z|(?:if|or|and|else)\b)")
 _CLASS_OF = re.compile(rb"__class__(?<!\bself\.__class__)(?!\w|\s*(?:\.\s*__(?!call__)|is\b|[!=]=))")
 """The class of some object, other than for its name: such a class is called without any word of its own."""
-_ITSELF = re.compile(r"\.\s*(?:{})".format("|".join(sorted(ITSELF))).encode())
-"""Behind what is itself under another name."""
-_LAST_NAME = re.compile(rb"\w+\Z")
+_ITSELF_WORDS = tuple(word.encode() for word in sorted(ITSELF))
+_ITSELF = re.compile(rb"(?<!\w)(\w+)\s*\.\s*(?:%s)" % b"|".join(_ITSELF_WORDS))
+"""What is itself under another name."""
 _BY_STRING = re.compile(rb"(?:import_module|__import__|modules)\s*[(\[]([^)\]]*)")
 _STRING = re.compile(rb"[\"']([\w.]+)[\"']")
 _CHAIN = re.compile(rb"[\"']([\w.]+\.)\w+[\"']")
@@ -101,7 +103,7 @@ def vocabulary(catalog: Catalog, declared: Iterable[str], always: Iterable[str])
     functions, methods = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     makers = defaultdict[str, dict[str, set[str]]](lambda: defaultdict(set))
     leads, modules = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    words = {*(_ACCESS - {".modules"}), _CLASS, *always}
+    words = {*(_ACCESS - _MODULES), _CLASS, *always}
     functions["modules"].add("sys")
     for name in declared:
         words |= {_leaf(name), ATTRIBUTE + _leaf(name)}
@@ -179,21 +181,23 @@ def glance(data: bytes, sought: Vocabulary, wanted: frozenset[bytes], *, must: b
     unique = b" ".join({*dotted})
     behind = _behind_lone_dots(data, dotted)
     found = _words(unique, behind, wanted)
-    if not found.isdisjoint(_ACCESS) and _ODD_ACCESS.search(data) is not None:
+    if not found.isdisjoint(_ACCESS_NAMES) and _ODD_ACCESS.search(data) is not None:
         found |= {kind + word.decode() for word in wanted for kind in ("", ATTRIBUTE, IMPORTED, QUOTED)}
     if _TYPE_OF.search(data) is not None or _CLASS_OF.search(data) is not None:
         found.add(_CLASS)
-    quoted = set[str]() if found.isdisjoint(_ACCESS) else _quoted(data, found)
-    found -= {name for name in sought.builtins.intersection(found) if _as_value(name).search(data) is None}
     imports = _Imports(data, sought)
-    found |= {IMPORTED + name for name in imports.names if name.encode() in wanted}
+    imported = {IMPORTED + name for name in imports.names if name.encode() in wanted}
+    quoted = set[str]() if _ACCESS.isdisjoint(found | imported) else _quoted(data, found)
+    found -= {name for name in sought.builtins.intersection(found) if _as_value(name).search(data) is None}
+    found |= imported
     if not found.isdisjoint(_ACCESS):
         found |= quoted
         named = _named_modules(data)
         imports.roots |= {name for name in named if name in sought.makers or name in sought.modules}
         imports.renamed |= named.intersection(sought.modules)
     imports.renamed.update(_given_on(dotted, unique, behind, found, imports, sought))
-    imports.renamed.update(name for name in _called_itself(data) if name in sought.modules)
+    if any(word in data for word in _ITSELF_WORDS):
+        imports.renamed.update(name.decode() for name in _ITSELF.findall(data) if name.decode() in sought.modules)
     signs = _signs(found, imports, sought)
     if must:
         signs.add(MUST)
@@ -222,15 +226,6 @@ def _quoted(data: bytes, words: Iterable[str]) -> set[str]:
     inside = {part for chain in _CHAIN.findall(data) for part in chain.split(b".")}
     names = [word for word in words if word[0] not in (ATTRIBUTE, IMPORTED)]
     return {QUOTED + name for name in names if b'%s"' % name.encode() in ends or name.encode() in inside}
-
-
-def _called_itself(data: bytes) -> Iterator[str]:
-    """Names before what gives a callable again."""
-    for match in _ITSELF.finditer(data):
-        before = data[: match.start()].rstrip()
-        name = _LAST_NAME.search(before, before.rfind(b"\n") + 1)
-        if name is not None:
-            yield name[0].decode()
 
 
 def _in_hand(words: Iterable[str], sought: Vocabulary) -> set[str]:
@@ -293,7 +288,7 @@ def plain(text: str) -> bytes:
 def wanted_words(sought: Vocabulary, learned: Iterable[str] = ()) -> frozenset[bytes]:
     """All words to look for, without their dots."""
     words = {*sought.functions, *sought.methods, *sought.modules, *sought.keywords, *sought.makers, *learned}
-    words |= {word.lstrip(ATTRIBUTE) for word in (*sought.always, *_ACCESS)}
+    words |= {word.lstrip(ATTRIBUTE) for word in sought.always} | _ACCESS_NAMES
     words |= {leaf for of in sought.makers.values() for leaf in of}
     return frozenset(word.encode() for word in words)
 

@@ -216,10 +216,12 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
             "c.py": "import a\na.im('subprocess').run(1)\na.give(a.os, 'popen')(2)\n",
             "d.py": "import sys\nmods = sys.modules\n",
             "e.py": "import d\nd.mods['subprocess'].call(1)\n",
+            "f.py": "from sys import modules\nmodules['os'].fork()\nmodules['o' 's'].system(1)\n",
+            "g.py": "from sys import modules as m\nm['os'].popen(1)\n",
         },
         [
             *("b.py:2 os.system", "b.py:3 os.system", "c.py:2 subprocess.run", "c.py:3 os.popen"),
-            "e.py:2 subprocess.call",
+            *("e.py:2 subprocess.call", "f.py:2 os.fork", "f.py:3 os.system", "g.py:2 os.popen"),
         ],
     ),
     "accessors under other names, inside a function": (
