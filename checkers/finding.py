@@ -89,13 +89,15 @@ class Finding:
         todo = self._affected(document, again.union(stale)) if self.is_new else []
         if todo:
             self._resolve(todo)
-        self.named = frozenset(filter(self._leads_somewhere, request.named))
+        evaluator = Evaluator(self._modules, self._layout, self._catalogue)
+        self.named = frozenset(name for name in request.named if self._leads_somewhere(evaluator, name))
         """Of the names that are asked for, those that the project has, be they inherited or brought by a star."""
 
-    def _leads_somewhere(self, name: str) -> bool:
+    @staticmethod
+    def _leads_somewhere(evaluator: Evaluator, name: str) -> bool:
         with recursion(max(sys.getrecursionlimit(), RECURSION_LIMIT)):
             try:
-                return bool(Evaluator(self._modules, self._layout, self._catalogue).named(name))
+                return bool(evaluator.named(name))
             except (TooDeepError, RecursionError):
                 return True  # nobody can tell, and nothing hangs on it but whether the name is called stale
 

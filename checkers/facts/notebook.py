@@ -75,7 +75,7 @@ def read_notebook(data: bytes) -> Notebook | Broken:
         if not isinstance(cells, list):
             raise ValueError("it has no cells")
         sources = [_source(cell, number) for number, cell in enumerate(cells, start=1)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         return Broken("SRC001", f"not a notebook: {reason}", getattr(error, "lineno", 1), getattr(error, "colno", 1))
     if not _is_python(document):

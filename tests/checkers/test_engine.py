@@ -418,6 +418,9 @@ def test_what_is_named_and_too_deep_to_be_followed_is_told(tmp_path: Path, given
     asked: dict[str, Any] = {given: ("m.a11999",)}
     with pytest.raises(LayoutError, match="of what the manifest names, a name has more than 10,000 names behind it"):
         scan(Scan(tmp_path, jobs=1, **asked))
+    assert (
+        "m.a11999" in scan(Scan(tmp_path, jobs=1, named=("m.a11999",))).names
+    )  # whether it is there is all that is asked
 
 
 def test_watched_calls_and_defined_names(tmp_path: Path) -> None:
