@@ -26,6 +26,10 @@ _LEXEME = re.compile(
 )
 
 
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe is not waited for; on Windows no end of a line is changed."""
+
+
 class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By what a file is known again: its status, and a digest of what was read of it."""
 
@@ -36,7 +40,7 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def read(root: str, path: str, limit: int) -> tuple[bytes | Broken, Stamp]:
     """The bytes of ``path`` below ``root``, or why it is no readable file of at most ``limit`` bytes; and its stamp."""
     try:
-        descriptor = os.open(os.path.join(root, path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(os.path.join(root, path), _FLAGS)
     except (OSError, ValueError) as error:
         return Broken("SRC002", f"cannot read the file: {getattr(error, 'strerror', None) or error}", 1, 1), Stamp()
     with io.FileIO(descriptor) as stream:

@@ -32,6 +32,7 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -162,8 +163,10 @@ def _prepare_worker() -> None:
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(ValueError, OSError):  # macOS refuses any limit below all that it has mapped
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: it ends the workers
     gc.disable()  # facts hold no cycles, and pickling them would walk the heap again and again
     faulthandler.disable()  # that a parser may die here is expected, and told as a finding

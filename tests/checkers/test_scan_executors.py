@@ -57,6 +57,14 @@ def apis(tree: Tree) -> dict[str, list[str]]:
     }
 
 
+def test_workers_of_ours_work_where_no_limit_can_be_set(own: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:  # as macOS does, where more is mapped than the limit allows
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert scan(Scan(FIXTURES, jobs=2)) == own
+
+
 def test_threads(own: Tree) -> None:
     before = sys.getrecursionlimit(), gc.isenabled(), signal.getitimer(signal.ITIMER_VIRTUAL)
     with ThreadPoolExecutor(3) as pool:
