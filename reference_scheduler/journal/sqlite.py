@@ -108,6 +108,7 @@ class SqliteJournal:
             with mapped_errors(path):
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")
+                self._writer.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the cache of the disk
                 self._writer.execute("PRAGMA foreign_keys = ON")
                 self._is_older = 0 < version_of(self._writer) < VERSION
                 if not self._is_older:

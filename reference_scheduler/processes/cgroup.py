@@ -19,6 +19,8 @@ MAX_PAUSE_S = 1.0
 
 def delegated() -> Path | None:
     """Return the directory in which this process may make groups, ``None`` if it may not."""
+    if not tree.IS_LINUX:
+        return None
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
         own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))

@@ -13,14 +13,20 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 from reference_scheduler.processes import tree
-from reference_scheduler.processes.supervisor import CHUNK_BYTES, Supervisor, end_children, wake_on_child
+from reference_scheduler.processes.lineage import Lineage
+from reference_scheduler.processes.supervisor import CHUNK_BYTES, Supervisor, end, wake_on_child
 
 REQUEST = struct.Struct("!cI")
 SUPERVISE = b"+"
 SETTLE = b"?"
 RESCAN_MS = 20
+LOOK_MS = 1000
+"""How often to see whether the scheduler is there, on systems that do not tell."""
+PATIENCE_S = 5.0
+"""How long supervisors may take to end what only they know."""
 
 
 class Guardian:
@@ -38,7 +44,9 @@ class Guardian:
         for fd in (control.fileno(), self._wake):
             self._poll.register(fd, select.POLLIN)
         # A fork of the scheduler may hold its end of the socket open, so look at the process itself as well.
-        self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
+        if tree.IS_LINUX:
+            self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
+        self._patience_ms = None if tree.IS_LINUX else LOOK_MS
 
     def serve(self) -> None:
         """Work until the scheduler is gone, then end everything."""
@@ -46,7 +54,15 @@ class Guardian:
             while os.getppid() == self._scheduler_pid and self._turn():
                 pass
         os.close(self._life_held)
-        end_children()
+        if not tree.IS_LINUX:
+            self._wait_for_supervisors()
+        end(Lineage())
+
+    def _wait_for_supervisors(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while self._supervisors and time.monotonic() < until:
+            self._poll.poll(RESCAN_MS)
+            self._reap()
 
     def _turn(self) -> bool:
         """Do what there is to do, once; return whether the scheduler is still there."""
@@ -55,7 +71,7 @@ class Guardian:
         for pid in [pid for pid in self._settling if not self._has_strays and pid not in self._supervisors]:
             self._control.sendall(REQUEST.pack(SETTLE, pid))
             self._settling.remove(pid)
-        ready = [fd for fd, _ in self._poll.poll(RESCAN_MS if self._has_strays else None)]
+        ready = [fd for fd, _ in self._poll.poll(RESCAN_MS if self._has_strays else self._patience_ms)]
         if self._wake in ready:
             os.read(self._wake, CHUNK_BYTES)
         return self._control.fileno() not in ready or self._obey()

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import reference_scheduler
 from reference_scheduler.core.model import Failure
-from reference_scheduler.processes import cgroup, strays, wire
+from reference_scheduler.processes import cgroup, strays, tree, wire
 from reference_scheduler.processes.environment import INHERITED, child_environment, inherited_environment
 from reference_scheduler.processes.guardian import REQUEST, SETTLE, SUPERVISE
 from reference_scheduler.processes.model import Output, Printed, ProcessResult, ProcessSpec
@@ -26,7 +26,7 @@ from reference_scheduler.waiting import outlast
 
 MAX_IDLE = 16
 IMPORT_ROOT = str(Path(reference_scheduler.__file__).parent.parent)
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from reference_scheduler.processes.guardian import main; main()"
+BOOT = "import sys; sys.path += sys.argv[4:]; from reference_scheduler.processes.guardian import main; main()"
 PASSING = (
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ETXTBSY),
     *(errno.EPIPE, errno.ECONNRESET),  # the guardian is just ending
@@ -37,7 +37,7 @@ SPAWN_FAILURES: dict[int, Failure] = {
 }
 """What a failed start means; whatever is not here is a fault of the request."""
 
-UNSUPPORTED = "only Linux can contain processes; see docs/processes.md"
+UNSUPPORTED = "processes cannot be contained on Windows yet; see docs/processes.md"
 
 
 class UnsupportedPlatformError(RuntimeError):
@@ -208,7 +208,7 @@ class ManagedProcessService:
 
     def health(self) -> str:
         """Return why no process could be started now, or what was lost since the latest one; "" if all is well."""
-        if sys.platform != "linux":
+        if sys.platform == "win32":
             return UNSUPPORTED
         if self._closed:
             return "the process service is closed"
@@ -340,7 +340,7 @@ class _Guardian:
     """The scheduler's end of the guardian process; ``gone`` is settled when it has ``ended`` with all it stood for."""
 
     def __init__(self) -> None:
-        if sys.platform != "linux":
+        if sys.platform == "win32":
             raise UnsupportedPlatformError(UNSUPPORTED)
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -357,7 +357,7 @@ class _Guardian:
                 str(theirs.fileno()),
                 str(os.getpid()),
                 str(self._group or ""),
-                IMPORT_ROOT,
+                *_import_roots(),
             ]
             try:
                 self._process = subprocess.Popen(
@@ -408,6 +408,15 @@ class _Guardian:
         if self._group:
             await cgroup.end(self._group)
         self.gone.set_result(None)
+
+
+def _import_roots() -> list[str]:
+    """Return where the guardian, which sees no installed packages, finds what it needs."""
+    if tree.IS_LINUX:
+        return [IMPORT_ROOT]
+    import psutil
+
+    return [IMPORT_ROOT, str(Path(psutil.__file__).parent.parent)]
 
 
 def _result(report: Report) -> ProcessResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from reference_scheduler.processes import cgroup, tree
@@ -20,11 +19,8 @@ Refused = Callable[[int, str], None]
 
 def marks_of(pid: int) -> dict[str, str]:
     """Return the marks in the environment of a process, without their prefix; none if it cannot be read."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (entry.partition(b"=") for entry in environment.split(b"\0") if entry.startswith(MARK.encode()))
+    entries = tree.environment(pid).split(b"\0")
+    pairs = (entry.partition(b"=") for entry in entries if entry.startswith(MARK.encode()))
     return {
         name.decode(errors="surrogateescape")[len(MARK) :]: value.decode(errors="surrogateescape")
         for name, _, value in pairs

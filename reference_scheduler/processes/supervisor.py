@@ -2,7 +2,8 @@
 
 A supervisor adopts every orphan below it, so whatever an attempt starts stays its descendant: in another
 session, in another group, or after its parent has gone. An attempt has ended when the supervisor has no child
-left. Direct children need no pidfd: until it has reaped one, its pid names nothing else.
+left. Direct children need no pidfd: until it has reaped one, its pid names nothing else. What is done where orphans
+cannot be adopted is in :mod:`~reference_scheduler.processes.lineage`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reference_scheduler.processes import tree, wire
+from reference_scheduler.processes.lineage import Lineage, lineage
 from reference_scheduler.processes.output import Drain
 
 PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
 """Between two rounds of killing; each pause is twice as long as the one before."""
 MAX_WAIT_MS = 1 << 30
+RSS_UNITS_PER_KB = 1024 if sys.platform == "darwin" else 1
 CHUNK_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
 RESET_SIGNALS = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
@@ -80,6 +84,8 @@ class Supervisor:
         self.control = control
         self.life = life
         self.wake = wake_on_child()
+        self.lineage = Lineage()
+        """Of the attempt that is under way."""
         self._poll, self._room = select.poll(), select.poll()
         for fd in (control.fileno(), life, self.wake):
             self._poll.register(fd, select.POLLIN)
@@ -91,9 +97,11 @@ class Supervisor:
             self.tell("ready", os.getpid())
             while True:
                 if self.control.fileno() in self.ready(None) and isinstance(order := self.message(), tuple):
-                    self.tell("ended", *Attempt(self, Order(*order)).run())
+                    report = Attempt(self, Order(*order)).run()
+                    self.lineage = Lineage()  # what was a name for its processes may soon be one for others
+                    self.tell("ended", *report)
                     os.chdir("/")
-        end_children()
+        end(self.lineage)
 
     def tell(self, *message: Any) -> None:
         """Send ``message`` to the scheduler."""
@@ -149,6 +157,7 @@ class Attempt:
 
     def __init__(self, supervisor: Supervisor, order: Order) -> None:
         self._supervisor = supervisor
+        self._lineage = supervisor.lineage = lineage()
         self._order = order
         self._drains: dict[int, Drain] = {}
         self._outputs: list[Drain] = []
@@ -194,11 +203,12 @@ class Attempt:
             os.chdir(order.cwd)
             for _ in range(2):
                 ends += os.pipe()
-            pid = spawn(order.argv, order.env, ends[1], ends[3])
+            pid = spawn(order.argv, self._lineage.marked(order.env), ends[1], ends[3])
         except OSError:
             for fd in ends:
                 os.close(fd)
             raise
+        self._lineage.begin(pid)
         for read, write in (ends[:2], ends[2:]):
             os.close(write)
             self._supervisor.watch(read)
@@ -207,29 +217,29 @@ class Attempt:
         return pid
 
     def _reap(self) -> bool:
-        """Collect the children that ended; return whether any is left."""
+        """Collect the children that ended; return whether anything of the attempt is left."""
         try:
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return True
                 self._has_reaped = True
-                self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss)
+                self._peak_rss_kb = max(self._peak_rss_kb, usage.ru_maxrss // RSS_UNITS_PER_KB)
                 if pid == self._pid:
                     self._status = status
         except ChildProcessError:
-            return False
+            return not self._lineage.is_over()
 
     def _escalate(self) -> None:
         now = time.monotonic()
         if self._status is not None and self._stopped is None and self._kill_at is None:
-            self._left_behind = len(tree.descendants(os.getpid()))
+            self._left_behind = len(self._lineage.members())
             self._kill_at = now
         elif self._status is None and self._deadline is not None and now >= self._deadline:
             self._deadline = None
             self._stop(Ending.TIMED_OUT, self._order.grace_us)
         if self._kill_at is not None and now >= self._kill_at:
-            self._signal(signal.SIGKILL, tree.descendants(os.getpid()))
+            self._signal(signal.SIGKILL, self._lineage.members())
             self._kill_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         elif self._kill_at is not None and self._has_reaped:
@@ -243,12 +253,14 @@ class Attempt:
             self._stopped = why
         if self._kill_at is None:
             self._kill_at = kill_at
-            self._signal(signal.SIGTERM, tree.descendants(os.getpid()))
+            self._signal(signal.SIGTERM, self._lineage.members())
         self._kill_at = min(self._kill_at, kill_at)
 
     def _ask_orphans(self) -> None:
         """Ask those too that were forked just when their parents were asked, and did not hear of it."""
-        orphans = [process for process in tree.descendants(os.getpid()) if process.parent == os.getpid()]
+        members = self._lineage.members()
+        parents = {process.pid for process in members}
+        orphans = [process for process in members if process.parent not in parents]
         self._signal(signal.SIGTERM, [process for process in orphans if process.identity not in self._asked])
 
     def _signal(self, number: signal.Signals, processes: list[tree.Process]) -> None:
@@ -263,7 +275,7 @@ class Attempt:
 
     def _patience_ms(self) -> int | None:
         deadline = self._deadline if self._status is None else None
-        due = [at for at in (deadline, self._kill_at) if at is not None]
+        due = [at for at in (deadline, self._kill_at, self._lineage.due_at) if at is not None]
         return min(max(0, int(1000 * (min(due) - time.monotonic())) + 1), MAX_WAIT_MS) if due else None
 
     def _take(self, ready: list[int]) -> None:
@@ -378,15 +390,18 @@ def wake_on_child() -> int:
     return read
 
 
-def end_children() -> None:
-    """Kill whatever descends from this process, and reap it."""
+def end(lineage: Lineage) -> None:
+    """Kill whatever is of ``lineage``, and reap it."""
     pause_s = PAUSE_S
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            for process in tree.descendants(os.getpid()):
-                with contextlib.suppress(PermissionError):
-                    tree.send_signal(process, signal.SIGKILL)
+    while True:
+        for process in lineage.members():
+            with contextlib.suppress(PermissionError):
+                tree.send_signal(process, signal.SIGKILL)
+        try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+        except ChildProcessError:
+            if lineage.is_over():
+                return
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)

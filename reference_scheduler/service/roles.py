@@ -14,6 +14,9 @@ import msgspec
 from reference_scheduler.config import ConfigError, ServiceSettings
 
 _UCRED = struct.Struct("3i")
+_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
+_XUCRED = struct.Struct("=IIh2x16I")
+"""``struct xucred`` of macOS: version, user, number of groups, groups."""
 
 
 class Role(IntEnum):
@@ -57,7 +60,10 @@ class Roles:
 
 def peer_uid(connection: socket.socket) -> int:
     """Return the user that was at the other end of ``connection`` when it was made."""
-    _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    if hasattr(socket, "SO_PEERCRED"):
+        _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    else:
+        _, uid, *_ = _XUCRED.unpack(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED.size))
     return int(uid)
 
 

@@ -120,6 +120,6 @@ def test_the_guardian_needs_nothing_that_is_installed() -> None:
         "print(sorted(n for n in set(sys.modules) - before if n.split('.')[0] not in sys.stdlib_module_names))"
     )
     run = subprocess.run([sys.executable, "-IS", "-c", code, IMPORT_ROOT], capture_output=True, text=True, check=True)
-    names = ("guardian", "output", "supervisor", "tree", "wire")
+    names = ("guardian", "lineage", "output", "supervisor", "tree", "wire")
     modules = ["reference_scheduler", "reference_scheduler.processes"]
     assert run.stdout == f"{modules + [f'reference_scheduler.processes.{name}' for name in names]}\n"

@@ -9,44 +9,32 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from process_world import named, new_token, run, wait_gone
+from process_world import (
+    FAMILY_SIZE,
+    TRICKS,
+    family,
+    fork,
+    is_sleeping,
+    kin,
+    named,
+    new_token,
+    run,
+    scheduler,
+    serve,
+    wait_gone,
+    wait_up,
+)
 
 from reference_scheduler.processes import cgroup, strays, tree
 from reference_scheduler.processes.model import ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import ManagedProcessService
 from reference_scheduler.processes.supervisor import Ending
 
-FAMILY = Path(__file__).with_name("family.py")
-FAMILY_SIZE = 14
 PR_CAPBSET_DROP = 24
 CAP_KILL = 5
-TRICKS = ("plain", "setsid", "group", "orphan", "scrubbed", "all")
-
-
-def family(token: str, trick: str, end: str, **options: object) -> ProcessSpec:
-    """Return a job with a family of ``FAMILY_SIZE`` besides itself."""
-    argv = (sys.executable, "-I", str(FAMILY), token, trick, "3", end)
-    return ProcessSpec(argv=argv, **options)  # type: ignore[arg-type]
-
-
-async def wait_up(token: str) -> list[int]:
-    """Wait until a whole family is there, and return its pids."""
-    while len(pids := [pid for pid in named(token) if is_sleeping(pid)]) < FAMILY_SIZE + 1:
-        await asyncio.sleep(0.005)
-    return pids
-
-
-def is_sleeping(pid: int) -> bool:
-    """Return whether a process is a member of a family that has become what it wants to be."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_bytes() == b"sleep\n"
-    except OSError:
-        return False
 
 
 # The attempt ends.
@@ -145,12 +133,6 @@ def test_one_attempt_ends_without_the_others() -> None:
 # Someone is killed.
 
 
-def kin(service_pid: int) -> tuple[int, list[int]]:
-    """Return the pids of the guardian of a scheduler, and of its supervisors."""
-    (guardian,) = [process.pid for process in tree.descendants(service_pid) if process.parent == service_pid]
-    return guardian, [process.pid for process in tree.descendants(guardian) if process.parent == guardian]
-
-
 @pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("victim", ["guardian", "supervisor", "both"])
 @pytest.mark.parametrize("grouped", [True, False])
@@ -175,59 +157,6 @@ def test_a_lost_helper_loses_no_process(
     lost, alive, after = run(body)
     assert (lost.ending, alive) == (Ending.SUPERVISOR_LOST, [])
     assert after.exit_code == 0
-
-
-@contextmanager
-def scheduler(*bodies: Callable[[], None]) -> Iterator[list[int]]:
-    """Run each body in a fork of this process, kill them at the end, and see that nothing of them stays.
-
-    Whatever loses its parent meanwhile becomes a child of this process, so nothing can hide.
-    """
-    libc = ctypes.CDLL(None)
-    libc.prctl(tree.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    pids = [fork(body) for body in bodies]
-    try:
-        yield pids
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        while left := tree.descendants(os.getpid()):
-            wait_gone([process.pid for process in left])
-        while pids:
-            pids = [pid for pid in pids if pid != os.waitpid(-1, 0)[0]]
-        while reap():
-            pass
-        libc.prctl(tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def fork(body: Callable[[], None]) -> int:
-    """Return the pid of a fork that runs ``body``."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            body()
-        finally:
-            os._exit(0)
-    return pid
-
-
-def reap() -> bool:
-    """Collect a child that has ended; return whether there was one."""
-    try:
-        return bool(os.waitpid(-1, 0))
-    except ChildProcessError:
-        return False
-
-
-def serve(*specs: ProcessSpec) -> None:
-    """Be a scheduler that runs ``specs`` at the same time, over and over."""
-
-    async def body() -> None:
-        async with ManagedProcessService() as service:
-            while True:
-                await asyncio.gather(*map(service.run, specs))
-
-    asyncio.run(body())
 
 
 @pytest.mark.parametrize("trick", TRICKS)

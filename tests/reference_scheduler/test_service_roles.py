@@ -6,6 +6,8 @@ import os
 import pwd
 import shutil
 import signal
+import socket
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from reference_scheduler.service import protocol
 from reference_scheduler.service.errors import Denied, ServiceError
 from reference_scheduler.service.operations import allow
 from reference_scheduler.service.places import default_journal, default_socket, private_directory
-from reference_scheduler.service.roles import Peer, Role, user_name
+from reference_scheduler.service.roles import Peer, Role, peer_uid, user_name
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
 READER, SUBMITTER, ADMIN, NOBODY = 20001, 20002, 20003, 20004
@@ -205,3 +207,13 @@ def test_where_things_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_journal() == Path("/home/ada/.local/state/spawngate/journal.db")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1")
     assert default_socket() == Path("/run/user/1/spawngate/refsched.sock")
+
+
+def test_who_asks_is_known_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        def getsockopt(self, level: int, option: int, size: int) -> bytes:
+            assert (level, option, size) == (0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED, sizeof(struct xucred)
+            return struct.pack("=IIh2x16I", 0, 501, 2, 20, 12, *[0] * 14)
+
+    monkeypatch.delattr(socket, "SO_PEERCRED")
+    assert peer_uid(Connection()) == 501  # type: ignore[arg-type]
