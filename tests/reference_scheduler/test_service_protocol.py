@@ -66,6 +66,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             "no request: Object contains unknown field `prority` - at `$.job`",
         ),
         (
+            b'{"op":"submit","job":{"kind":"shell","request":{"cpu_wieght":9}}}',
+            "bad_request",
+            "no request: Object contains unknown field `cpu_wieght` - at `$.job.request`",
+        ),
+        (
+            b'{"op":"submit_many","jobs":[{"kind":"shell","retry":{"max_atempts":9}}]}',
+            "bad_request",
+            "no request: Object contains unknown field `max_atempts` - at `$.jobs[0].retry`",
+        ),
+        (
             b'{"op":"wait","job":"","timeout_us":-1}',
             "bad_request",
             "no request: Expected `int` >= 0 - at `$.timeout_us`",
