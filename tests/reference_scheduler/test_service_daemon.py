@@ -62,6 +62,8 @@ def test_a_second_service_is_told_where_the_first_one_answers(tmp_path: Path) ->
             f"another scheduler uses this journal: the primary, process {first.pid}, answers at {first.path}; "
             "or wait for its end with --standby\n"
         )
+        (tmp_path / "link.db").symlink_to(tmp_path / ".local/state/spawngate/journal.db")
+        assert refsched(tmp_path, "serve", "--socket", "other.sock", "--journal", "link.db") == (3, "", error)
         with first.client() as client:
             assert client.hello().pid == first.pid
 
