@@ -48,7 +48,7 @@ def test_the_unit_for_systemd_starts_a_command_that_exists() -> None:
     program, command = unit["Service"]["ExecStart"].split(" ", 1)
     assert (Path(program).name, command) == ("refsched", "serve")
     assert command in main.commands
-    assert unit["Service"]["Type"] == "notify"
+    assert (unit["Service"]["Type"], unit["Service"]["Delegate"]) == ("notify", "yes")
 
 
 def test_a_second_service_is_told_where_the_first_one_answers(tmp_path: Path) -> None:
