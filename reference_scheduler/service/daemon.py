@@ -164,6 +164,8 @@ class Daemon:
                 f"{error}: {primary_of(self._place.journal)}; or wait for its end with --standby"
             ) from None
         self._scheduler = scheduler
+        if scheduler.settings is not self._settings:  # read again while it started
+            await scheduler.reload(self._settings)
         return scheduler
 
     async def _serve(self, scheduler: Scheduler) -> None:
