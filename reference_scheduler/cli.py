@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TextIO
 
 import click
+from click.exceptions import Exit
 
 from reference_scheduler.commands.dump import dump
 from reference_scheduler.commands.fuzz import fuzz
@@ -20,7 +22,7 @@ from reference_scheduler.commands.operate import drain, metrics, pause, record, 
 from reference_scheduler.commands.plot import plot
 from reference_scheduler.commands.run import run
 from reference_scheduler.commands.serve import serve
-from reference_scheduler.commands.service import INTERRUPTED, USAGE, one_line
+from reference_scheduler.commands.service import INTERRUPTED, READER_LEFT, USAGE, one_line
 from reference_scheduler.commands.simulate import simulate
 from reference_scheduler.commands.verify import verify
 from reference_scheduler.commands.watch import events, top
@@ -41,13 +43,43 @@ class Refsched(click.Group):
         except click.Abort:
             sys.exit(INTERRUPTED)
         except OSError as error:  # the files that commands name have errors of their own, so it is the output
-            with suppress(OSError):  # the interpreter tries to write the rest once more as it exits
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence(sys.stdout)
             _fail(f"cannot write the output: {error.strerror}", USAGE)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the arguments; to ask for help prints it."""
+        with _reader_may_leave():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command."""
+        with _reader_may_leave():
+            return super().invoke(context)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Let the command end as by SIGPIPE when its reader has read enough; click's status for that means "refused"."""
+    try:
+        yield
+    except BrokenPipeError:
+        _silence(sys.stdout, sys.stderr)
+        raise Exit(READER_LEFT) from None
+
+
+def _silence(*streams: TextIO | None) -> None:
+    """Have what is left in the buffers go nowhere: the interpreter tries to write it once more as it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, streams):
+        with suppress(OSError):
+            os.dup2(nowhere, stream.fileno())
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    click.echo(f"error: {one_line(' '.join(message.split()))}", err=True)
+    try:
+        click.echo(f"error: {one_line(' '.join(message.split()))}", err=True)
+    except OSError:  # nobody can be told
+        _silence(sys.stderr)
     sys.exit(status)
 
 

@@ -27,7 +27,7 @@ from reference_scheduler.errors import (
     SubmissionError,
 )
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
-from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.executors.base import AttemptResult, Progress, told
 from reference_scheduler.following import followed
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
@@ -225,8 +225,7 @@ class Scheduler:
             try:
                 result = await own()
             except BaseException as error:
-                detail = f"{type(error).__name__}: {error}"
-                self.report(job.id, AttemptResult(AttemptState.FAILED, detail=detail))
+                self.report(job.id, AttemptResult(AttemptState.FAILED, detail=told(error)))
                 raise
             self.report(job.id, result)
         return await self.wait(job.id)

@@ -27,6 +27,7 @@ from reference_scheduler.errors import (
     UnknownKind,
 )
 from reference_scheduler.executors import ExecutorRegistry
+from reference_scheduler.executors.base import told
 from reference_scheduler.journal.base import Batch, JobRow, Journal
 from reference_scheduler.requests import JobRequest, encoded, fingerprint, spec_of
 
@@ -113,6 +114,8 @@ class JobSubmissionService:
             self._executors.of(request.kind).check(request.payload)
         except ValueError as error:
             raise InvalidSubmission(str(error)) from error
+        except Exception as error:  # others may be submitted together with this one
+            raise InvalidSubmission(f"the executor of {request.kind!r} cannot check it: {told(error)}") from error
         return raw, request
 
     # What submissions need while they are handled; on the loop, one at a time.

@@ -6,7 +6,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 import click
@@ -41,7 +42,7 @@ def _print(output: Output, name: Stream, stream: TextIO) -> None:
 
 
 class Unwritable(Stopped):
-    """What a job printed cannot be written."""
+    """What a job printed, or is to be said of it, cannot be written."""
 
     def __init__(self, why: str | None, status: int) -> None:
         super().__init__(f"cannot write the output: {why}", status)
@@ -63,10 +64,10 @@ class Printer:
     """Writes what a job prints to the same streams, byte by byte and at once.
 
     It goes past the buffers of these streams: a thread that waits in there, for a reader who is slow, would keep the
-    interpreter from its end. ``unwritable`` is the exit status if that cannot be done.
+    interpreter from its end. ``unwritable`` is the exit status if that cannot be done, by default that of other output.
     """
 
-    def __init__(self, unwritable: int = USAGE) -> None:
+    def __init__(self, unwritable: int | None = None) -> None:
         self.position = Position(0)
         self._unwritable = unwritable
 
@@ -78,20 +79,18 @@ class Printer:
         """
         if chunk.attempt != self.position.attempt:
             if self.position.attempt:
-                _say(f"attempt {chunk.attempt} begins")
+                say(f"attempt {chunk.attempt} begins", self._unwritable)
             self.position = Position(chunk.attempt)
         if chunk.missed:
-            _say(f"{chunk.missed} bytes of {chunk.stream} were not kept")
+            say(f"{chunk.missed} bytes of {chunk.stream} were not kept", self._unwritable)
             self.position.advance(chunk.stream, chunk.missed)
-        stream = own_stream(chunk.stream, self._unwritable)
+        stream = own_stream(chunk.stream, self._unwritable or USAGE)
         stream.flush()
         left = memoryview(chunk.data)
-        try:
+        with _writing(self._unwritable):
             while left:
                 written = self._write_some(stream.fileno(), chunk.stream, left)
                 left = left[written:]
-        except OSError as error:
-            raise Unwritable(error.strerror, self._unwritable) from error
 
     def _write_some(self, fd: int, stream: Stream, data: memoryview) -> int:
         """Write some bytes and take note of it; a signal comes before or after that, also if the reader is slow."""
@@ -115,8 +114,20 @@ class Printer:
         self.write_all(list(position.rest(result)))
 
 
-def _say(text: str) -> None:
-    click.echo(f"refsched: {text}", err=True)
+def say(text: str, unwritable: int | None = None) -> None:
+    """Say something about a job on stderr; ``unwritable`` is the exit status if that cannot be done."""
+    with _writing(unwritable):
+        click.echo(f"refsched: {text}", err=True)
+
+
+@contextmanager
+def _writing(unwritable: int | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if unwritable is None:
+            raise
+        raise Unwritable(error.strerror, unwritable) from error
 
 
 def exit_status(view: JobView, result: AttemptResult | None) -> int:

@@ -20,6 +20,7 @@ from reference_scheduler.commands.output import (
     Printer,
     Unwritable,
     exit_status,
+    say,
 )
 from reference_scheduler.commands.request import SETTINGS, request_of, request_options
 from reference_scheduler.commands.service import ServiceCommand, Stopped, one_line, socket_option
@@ -89,7 +90,7 @@ def _run_by(client: Client, request: JobRequest, signals: _Signals) -> NoReturn:
         if job.observed:
             _run_observed(client, request, job)
         if job.state is not JobState.RUNNING and job.ended_at_us is None:
-            click.echo(f"refsched: {one_line(client.why(job.id))}", err=True)
+            say(one_line(client.why(job.id)), NOT_RUN)
         printer.write_all(client.logs(job.id, follow=True))
         view = client.wait(job.id)
     except (Caught, Unwritable) as cut_short:
@@ -136,10 +137,10 @@ def _run_alone(request: JobRequest) -> NoReturn:
     directory = state_directory() / "runs"
     private_directory(directory)
 
-    def say(line: str) -> None:
-        click.echo(f"refsched: no scheduler answers at {default_socket()}; {line}", err=True)
+    def say_alone(line: str) -> None:
+        say(f"no scheduler answers at {default_socket()}; {line}", NOT_RUN)
 
-    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say, Printer(NOT_RUN).write))
+    ran = run_here(lambda signals: run_alone(signals, request, settings, directory, say_alone, Printer(NOT_RUN).write))
     status = SIGNALLED + ran.caught if ran.caught or ran.view is None else exit_status(ran.view, ran.result)
     _exit(status, ran.result, ran.view)
 
@@ -148,7 +149,7 @@ def _exit(status: int, result: AttemptResult | None, view: JobView | None = None
     """Say what the exit status does not tell, and exit."""
     if view is not None and (result is None or result.state is not AttemptState.COMPLETED) and view.exit_code is None:
         detail = f": {result.detail}" if result is not None and result.detail else ""
-        click.echo(f"refsched: job {view.id} is {view.state}{detail}", err=True)
+        say(f"job {view.id} is {view.state}{detail}", status)
     sys.exit(status)
 
 

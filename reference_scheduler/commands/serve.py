@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from reference_scheduler.commands.service import EXIT_STATUS, INTERRUPTED, USAGE, ServiceCommand, Stopped, socket_option
+from reference_scheduler.journal.lock import real_path
 from reference_scheduler.service.places import default_config, default_journal, default_socket
 
 
@@ -42,7 +43,7 @@ def serve(journal: Path | None, config: Path | None, standby: bool, traces: bool
         config = default_config()
     if traces and find_spec("opentelemetry") is None:
         raise Stopped("--traces: needs the extra otel: pip install 'spawngate[otel]'", USAGE)
-    where = (socket or default_socket()).absolute(), (journal or default_journal()).absolute()
+    where = (socket or default_socket()).absolute(), real_path(journal or default_journal())
     place = Place(*where, config, traces=traces)
 
     def say(line: str) -> None:

@@ -23,6 +23,8 @@ REFUSED = 1
 USAGE = 2
 TRY_AGAIN = 3
 INTERRUPTED = 130
+READER_LEFT = 141
+"""What shells make of SIGPIPE, which ends other programs whose output nobody reads any more (``| head``)."""
 _STATUSES = {
     **dict.fromkeys(("config", "bad_request", "unsupported_version", "invalid", "unknown_kind"), USAGE),
     **dict.fromkeys(("unreachable", "busy", "standby", "stopping", "timeout"), TRY_AGAIN),
@@ -30,7 +32,7 @@ _STATUSES = {
 }
 EXIT_STATUS = (
     "Exit status: 0 done, 1 refused, 2 bad usage or configuration, 3 not now (nobody answers, busy, stopping, full), "
-    "130 interrupted."
+    "130 interrupted, 141 nobody reads the output any more."
 )
 MIN_FITTED = 24
 """So much is shown in the narrowest terminal."""

@@ -111,6 +111,8 @@ def run_simulation(setup: Setup, *observers: Observer, log: Path | None = None) 
             begun = time.perf_counter()
             schedule = _simulate(core, workload, setup, config, observer)
             return Run(workload, schedule, time.perf_counter() - begun)
+    except BrokenPipeError:  # of what is said on stderr
+        raise
     except OSError as error:
         raise Failure(f"{setup.trace}: {error.strerror or error}") from error
     except (WorkloadError, PluginError) as error:
@@ -154,6 +156,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     try:
         path.write_bytes(content)
+    except BrokenPipeError:  # it is a pipe, such as /dev/stdout, like any other output
+        raise
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
 

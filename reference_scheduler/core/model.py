@@ -142,7 +142,7 @@ class PendReason(StrEnum):
     TIME = "time"
 
 
-class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """What one task of a job holds while it runs; keys without ``exclusive:`` get it."""
 
     cpu_weight: int = 0
@@ -192,7 +192,7 @@ DEFAULT_REQUESTS: dict[str, ResourceRequest] = {
 }
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How often a job runs again, and after what pause.
 
     ``max_attempts`` bounds the attempts that ended in a failure listed in ``retry_on``;
@@ -219,7 +219,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
         check_bounds("retry.jitter_permille", self.jitter_permille, 0, 1000)
 
 
-class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A job as it was asked for.
 
     A job is ``tasks`` equal shares of ``request`` that run together or not at all. ``estimate_us`` is the

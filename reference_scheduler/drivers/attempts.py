@@ -25,10 +25,14 @@ from reference_scheduler.executors.base import (
     Progress,
     StopReason,
     StopSignal,
+    one_line,
+    stopped_state,
+    told,
 )
 from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
 from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
+from reference_scheduler.views import decode_result
 from reference_scheduler.waiting import Waiters
 
 MAX_RECENT, LINGER_S = 4, 10.0
@@ -281,9 +285,13 @@ class Attempts:
             if request.kind not in self._executors:
                 return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
             timer = self._arm(live, request)
-            return _bounded(await self._executors.of(request.kind).run(self._context(live, request)))
-        except Exception as error:  # whatever goes wrong is how the attempt failed
-            return _failed(Failure.UNKNOWN, f"{type(error).__name__}: {error}")
+            return _kept(await self._executors.of(request.kind).run(self._context(live, request)))
+        except GeneratorExit:  # the loop was closed, and nobody is there any more
+            raise
+        except BaseException as error:  # whatever goes wrong is how the attempt failed
+            if isinstance(error, asyncio.CancelledError) and live.stop.reason is not None:
+                return AttemptResult(stopped_state(live.stop.reason))
+            return _failed(Failure.UNKNOWN, told(error))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -328,20 +336,31 @@ class Attempts:
             stopping.cancel()
         if not expected.done():
             return AttemptResult(AttemptState.CANCELLED, detail="its caller was not waited for")
-        return _bounded(expected.result())
+        return _kept(expected.result())
 
 
 def _failed(failure: Failure, detail: str) -> AttemptResult:
     return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
 
 
-def _bounded(result: AttemptResult) -> AttemptResult:
-    """Return ``result``, without what makes it too large or cannot be written."""
+def _kept(result: object) -> AttemptResult:
+    """Return ``result`` as it will be read again, without what makes it too large or cannot be written.
+
+    Raises:
+        Exception: it is no result, or something in it is not what it has to be.
+    """
+    if not isinstance(result, AttemptResult):
+        raise TypeError(f"an executor has to return an AttemptResult, got {type(result).__name__}")
+    result = replace(result, detail=one_line(result.detail))
     try:
-        size = len(_encode(result))
+        raw = _encode(result)
+        if len(raw) <= MAX_RESULT_BYTES:
+            return decode_result(raw)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return replace(result, values={}, detail=f"{result.detail} (its values cannot be written: {error})".strip())
-    if size <= MAX_RESULT_BYTES:
-        return result
-    detail = f"{result.detail} (its output and values, {size} bytes, were too large to keep)".strip()
-    return replace(result, stdout=Output(), stderr=Output(), values={}, detail=detail)
+        if not result.values:
+            raise
+        less, why = replace(result, values={}), f"its values cannot be written: {error}"
+    else:
+        less = replace(result, stdout=Output(), stderr=Output(), values={})
+        why = f"its output and values, {len(raw)} bytes, were too large to keep"
+    return _kept(replace(less, detail=f"{result.detail} ({why})".strip()))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from reference_scheduler.admission import Permit
-from reference_scheduler.core.model import AttemptState, Failure
+from reference_scheduler.core.model import AttemptState, Failure, check_bounds
 from reference_scheduler.errors import SchedulerError
 from reference_scheduler.processes.model import Output, Printed
 
@@ -28,10 +28,18 @@ __all__ = [
     "one_line",
     "require_permit",
     "stopped_state",
+    "told",
 ]
 
 
 MAX_DETAIL = 1000
+_ENDS = (
+    AttemptState.COMPLETED,
+    AttemptState.FAILED,
+    AttemptState.CANCELLED,
+    AttemptState.TIMED_OUT,
+    AttemptState.INTERRUPTED,
+)
 
 
 class PermitRequiredError(SchedulerError):
@@ -43,6 +51,15 @@ class PermitRequiredError(SchedulerError):
 def one_line(text: str) -> str:
     """Return the first line of ``text``, not too long, and such that it can be written everywhere."""
     return text.encode(errors="backslashreplace").decode().partition("\n")[0][:MAX_DETAIL]
+
+
+def told(error: BaseException) -> str:
+    """Return the type and message of ``error`` in one line, whatever they are."""
+    try:
+        message = str(error)
+    except Exception as another:
+        message = f"its message cannot be had: {type(another).__name__}"
+    return one_line(f"{type(error).__name__}: {message}")
 
 
 class StopReason(StrEnum):
@@ -72,7 +89,7 @@ class StopSignal:
         self.reason: StopReason | None = None
         self.hurry = False
         self._event = asyncio.Event()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def set(self, reason: StopReason) -> None:
         """Have the attempt end."""
@@ -87,7 +104,7 @@ class StopSignal:
             self.hurry = True
             self._notify()
 
-    def add_callback(self, callback: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` whenever something is set, and now if something is."""
         self._callbacks.append(callback)
         if self.reason or self.hurry:
@@ -105,7 +122,11 @@ class StopSignal:
 
     def _notify(self) -> None:
         for callback in self._callbacks:
-            callback()
+            try:
+                callback()
+            except Exception as error:  # whoever asks the attempt to stop has others to ask
+                context = {"message": "an executor could not be told to stop", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,6 +184,9 @@ class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an attempt ended: with an exit code of 0 to 255, or by a signal, or without either.
 
     ``failure`` counts for failed attempts; ``detail`` is one line; ``values`` are JSON values of the executor's own.
+
+    Raises:
+        ValueError: it is not how an attempt can end; the message says what is wrong.
     """
 
     state: AttemptState
@@ -173,6 +197,14 @@ class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):
     stdout: Output = Output()
     stderr: Output = Output()
     values: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.state not in _ENDS:
+            raise ValueError(f"state must be one of {', '.join(_ENDS)}, got {str(self.state)!r}")
+        if self.exit_code is not None:
+            check_bounds("exit_code", self.exit_code, 0, 255)
+        if self.signal is not None:
+            check_bounds("signal", self.signal, 1, 127)
 
 
 class Executor(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reference_scheduler.executors.base import Executor, HasHealth
+from reference_scheduler.executors.base import Executor, HasHealth, told
 from reference_scheduler.executors.managed_argv import ManagedArgvExecutor, PythonPayload, ShellPayload
 from reference_scheduler.executors.subagent import SubagentExecutor
 from reference_scheduler.executors.test_run import TestRunExecutor
@@ -58,7 +58,7 @@ class ExecutorRegistry:
         found = {}
         for kind in self.kinds:
             executor = self.of(kind)
-            if isinstance(executor, HasHealth) and (problem := executor.health()):
+            if isinstance(executor, HasHealth) and (problem := _problem(executor)):
                 found[kind] = problem
         return found
 
@@ -66,6 +66,13 @@ class ExecutorRegistry:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of jobs that can be run, sorted."""
         return tuple(sorted(kind for kind in {*self._executors, *EXECUTOR_KINDS} if kind in self))
+
+
+def _problem(executor: HasHealth) -> str:
+    try:
+        return executor.health()
+    except Exception as error:  # the snapshot has more to tell than this
+        return told(error)
 
 
 def default_registry(

@@ -17,9 +17,9 @@ from reference_scheduler.executors.base import (
     AttemptResult,
     Progress,
     StopReason,
-    one_line,
     require_permit,
     stopped_state,
+    told,
 )
 from reference_scheduler.executors.managed_argv import read_payload
 from reference_scheduler.waiting import outlast
@@ -150,8 +150,7 @@ def _result(work: asyncio.Future[Any]) -> AttemptResult:
         return AttemptResult(AttemptState.FAILED, failure=Failure.EXECUTION, detail="it cancelled itself")
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         failure = next((failure for kind, failure in FAILURES if isinstance(error, kind)), Failure.EXECUTION)
-        detail = one_line(f"{type(error).__name__}: {error}")
-        return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
+        return AttemptResult(AttemptState.FAILED, failure=failure, detail=told(error))
     if size > MAX_VALUE_BYTES:
         detail = f"it returned {size} bytes of JSON, at most {MAX_VALUE_BYTES} are kept"
         return AttemptResult(AttemptState.FAILED, failure=Failure.VALIDATION, detail=detail)

@@ -13,7 +13,7 @@ from reference_scheduler.core.model import JobState
 from reference_scheduler.core.snapshot import Outcome
 from reference_scheduler.errors import JournalDamaged, JournalError, JournalLocked, JournalUnavailable
 from reference_scheduler.journal.base import GENESIS, id_of, number_of
-from reference_scheduler.journal.lock import JournalLock
+from reference_scheduler.journal.lock import JournalLock, real_path
 from reference_scheduler.journal.schema import VERSION
 from reference_scheduler.journal.sqlite import REQUEST, connect, mapped_errors, read_log, read_states
 from reference_scheduler.journal.state import Plugins
@@ -52,6 +52,7 @@ def check_journal(path: Path, plugins: Plugins) -> JournalCheck:
         JournalDamaged: it is no journal, or so damaged that there is nothing to compare.
         JournalError: another release wrote it.
     """
+    path = real_path(path)
     if not path.is_file():
         raise JournalUnavailable(f"{path}: there is no such file")
     notes = _torn(path)

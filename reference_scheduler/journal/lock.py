@@ -12,6 +12,11 @@ from reference_scheduler.errors import JournalLocked, JournalUnavailable
 STANDBY_INTERVAL_S = 1.0
 
 
+def real_path(journal: Path) -> Path:
+    """Return the path of ``journal`` itself, whatever links lead there: its lock and its logs are beside it."""
+    return Path(os.path.realpath(journal))
+
+
 class JournalLock:
     """Holds ``<journal>.lock`` until it is released or the process ends; no pid is kept, so none can be reused.
 
@@ -30,7 +35,9 @@ class JournalLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise JournalLocked(f"{journal}: another scheduler uses this journal") from error
+            if isinstance(error, BlockingIOError):
+                raise JournalLocked(f"{journal}: another scheduler uses this journal") from error
+            raise JournalUnavailable(f"{path}: cannot be locked: {error.strerror}") from error
 
     def release(self) -> None:
         """Let another scheduler have the journal; again, it does nothing."""

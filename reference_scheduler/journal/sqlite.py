@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from reference_scheduler.core.model import AttemptState, JobState
-from reference_scheduler.errors import JournalDamaged, JournalError, JournalUnavailable
+from reference_scheduler.errors import JournalDamaged, JournalError, JournalLocked, JournalUnavailable
 from reference_scheduler.journal.base import (
     GENESIS,
     MAX_LISTED_BYTES,
@@ -29,7 +29,7 @@ from reference_scheduler.journal.base import (
     id_of,
     number_of,
 )
-from reference_scheduler.journal.lock import JournalLock
+from reference_scheduler.journal.lock import JournalLock, real_path
 from reference_scheduler.journal.schema import VERSION, migrate, version_of
 from reference_scheduler.journal.wal import inspect_wal
 from reference_scheduler.replay.fingerprint import schema_fingerprint
@@ -100,6 +100,7 @@ class SqliteJournal:
     """
 
     def __init__(self, path: Path) -> None:
+        path = real_path(path)
         with ExitStack() as opened:
             lock = JournalLock(path)
             opened.callback(lock.release)
@@ -118,6 +119,7 @@ class SqliteJournal:
             self._reader = opened.enter_context(closing(connect(path)))
             self._opened = opened.pop_all()
         self._path = path
+        self._file = path.stat()
 
     def upgrade(self) -> None:
         """See :meth:`Journal.upgrade`."""
@@ -132,6 +134,7 @@ class SqliteJournal:
         try:
             with mapped_errors(self._path):
                 writer.execute("BEGIN IMMEDIATE")
+                self._check_place()
                 mark, number = self._write(writer, batch)
                 begun = [writer.execute(_SELECT_JOB, (number_of(job),)).fetchone() for job in batch.begun]
                 writer.execute("COMMIT")
@@ -141,6 +144,15 @@ class SqliteJournal:
             raise
         self._mark, self._number = mark, number
         return [_job_row(row) for row in begun]
+
+    def _check_place(self) -> None:
+        """Accept nothing into a file that the next start would not find."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise JournalUnavailable(f"{self._path}: {error.strerror}; nothing was written") from error
+        if not os.path.samestat(found, self._file):
+            raise JournalUnavailable(f"{self._path}: is another file than was opened; nothing was written")
 
     def _write(self, writer: sqlite3.Connection, batch: Batch) -> tuple[bytes, int]:
         mark, number = self._mark, self._number
@@ -283,6 +295,10 @@ def mapped_errors(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _UNAVAILABLE:
             raise JournalUnavailable(f"{path}: {error}; nothing was written") from error
+        if "log.number" in str(error):
+            raise JournalLocked(
+                f"{path}: another scheduler has gone on with this journal; was {path.name}.lock removed?"
+            ) from error
         raise JournalDamaged(f"{path}: {error}; refsched journal check says more") from error
 
 

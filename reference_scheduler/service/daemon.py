@@ -17,7 +17,7 @@ import msgspec
 from reference_scheduler.config import ConfigError, Settings, StopMode, load_settings
 from reference_scheduler.core.model import DEFAULT_REQUESTS
 from reference_scheduler.errors import JournalLocked, SchedulerError
-from reference_scheduler.journal.lock import JournalLock, wait_until_free
+from reference_scheduler.journal.lock import JournalLock, real_path, wait_until_free
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.service.bounds import Bounds, Places
 from reference_scheduler.service.errors import InternalError, NotPrimary, ServiceError
@@ -99,7 +99,7 @@ class Daemon:
         loop.set_exception_handler(self._trouble)
         # Where somebody named another place, a directory that is missing is a mistake.
         private_directory(self._path.parent, make=self._path == default_socket().absolute())
-        private_directory(self._place.journal.parent, make=self._place.journal == default_journal().absolute())
+        private_directory(self._place.journal.parent, make=self._place.journal == real_path(default_journal()))
         try:
             await (self._run_standby() if standby else self._run_primary())
         except asyncio.CancelledError:
@@ -164,6 +164,8 @@ class Daemon:
                 f"{error}: {primary_of(self._place.journal)}; or wait for its end with --standby"
             ) from None
         self._scheduler = scheduler
+        if scheduler.settings is not self._settings:  # read again while it started
+            await scheduler.reload(self._settings)
         return scheduler
 
     async def _serve(self, scheduler: Scheduler) -> None:

@@ -46,10 +46,11 @@ def private_directory(path: Path, make: bool = True) -> None:
         found = path.stat()
     except OSError as error:
         raise ServiceError(f"{path}: {error.strerror}") from error
+    use = "use a directory of yours, made with mkdir -m 700"
     if found.st_uid not in (os.geteuid(), 0):
-        raise ServiceError(f"{path}: belongs to another user, who could replace the socket: use a directory of yours")
+        raise ServiceError(f"{path}: belongs to another user, who could replace the socket or journal: {use}")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ServiceError(f"{path}: others may write there and could replace the socket: chmod go-w {path}")
+        raise ServiceError(f"{path}: others may write there and could replace the socket or journal: {use}")
 
 
 def _base(variable: str, default: str) -> Path:

@@ -19,7 +19,7 @@ _FORMAT = "spawngate-workload"
 _VERSION = 1
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
     workers: tuple[tuple[str, Resources], ...]

@@ -30,7 +30,7 @@ class WorkloadError(ValueError):
     """A trace is malformed."""
 
 
-class TimedJob(msgspec.Struct, frozen=True, gc=False):
+class TimedJob(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A job, when it is submitted, and how long it would run if nothing stopped it.
 
     Raises:

@@ -17,6 +17,8 @@ from reference_scheduler.workloads.model import MACHINE, TimedJob, Workload
 
 _MEMORY_FACTOR = 4
 """The machine has so many times the memory that the largest job may want."""
+MAX_JOBS = 10_000_000
+"""More would not fit into the memory of most machines: a job takes about a kilobyte."""
 _MAX_TIME_S = MAX_TIME_US // SECOND_US
 
 
@@ -45,6 +47,7 @@ class SyntheticOptions(msgspec.Struct, frozen=True):
         for name in ("jobs", "processors", "load", "max_run_s", "max_overestimate", "workspaces"):
             if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_bounds("jobs", self.jobs, 1, MAX_JOBS)
         check_bounds("processors", self.processors, 1, MAX_QUANTITY)
         check_bounds("memory_mb", self.memory_mb, 0, MAX_QUANTITY // _MEMORY_FACTOR)
         check_bounds("max_run_s times max_overestimate", self.max_run_s * self.max_overestimate, 1, _MAX_TIME_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -246,6 +247,58 @@ def test_ctrl_c_during_the_imports_and_a_full_output_end_it_without_a_traceback(
         )
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == b"error: cannot write the output: No space left on device"
+
+
+def unread(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> tuple[int, bytes]:
+    """Run a command whose output, or with ``STDOUT`` errors too, nobody reads; return exit status and errors."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=stderr, cwd=folder, env=environment(folder))
+    os.close(writing)
+    return done.returncode, done.stderr or b""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "list",
+        "get 1",
+        "get --output 1",
+        "get --json 1",
+        "logs 1",
+        "logs --follow 1",
+        "logs --json 1",
+        "attempts 1",
+        "wait 1",
+        "submit true",
+        "cancel 1",
+        "snapshot",
+        "metrics",
+        "events --json",
+        "record status",
+        "journal check .local/state/spawngate/journal.db",
+        "fuzz --events 1",
+        "--help",
+        "list --help",
+    ],
+)
+def test_a_command_whose_reader_has_read_enough_ends_as_by_a_broken_pipe(unread_service: Path, command: str) -> None:
+    assert unread(unread_service, *command.split()) == (141, b"")
+    assert unread(unread_service, *command.split(), stderr=subprocess.STDOUT) == (141, b"")
+
+
+@pytest.fixture(scope="module")
+def unread_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the folder of a service that has run a job."""
+    folder = tmp_path_factory.mktemp("unread")
+    with Service(folder) as service, service.client() as client:
+        client.wait(client.submit(JobRequest(kind="shell", payload={"script": "echo text"})).id)
+        yield folder
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_status(tmp_path: Path) -> None:
+    assert unread(tmp_path, "list", stderr=subprocess.STDOUT) == (3, b"")
+    assert unread(tmp_path, "list", "--wrong", stderr=subprocess.STDOUT) == (2, b"")
 
 
 def test_a_defect_is_one_line_and_a_traceback_for_who_wants_it(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
+import os
 import re
 import shutil
 import sqlite3
@@ -122,6 +125,57 @@ def test_a_second_scheduler_is_refused(tmp_path: Path) -> None:
         SqliteJournal(tmp_path / "j.db")
     first.close()
     SqliteJournal(tmp_path / "j.db").close()
+
+
+@pytest.mark.parametrize("name", ["link.db", "link/j.db"])
+def test_a_second_scheduler_that_comes_by_a_link_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "link.db").symlink_to("j.db")
+    (tmp_path / "link").symlink_to(".")
+    first = SqliteJournal(tmp_path / name)
+    with pytest.raises(JournalLocked, match=r"/j\.db: another scheduler uses this journal"):
+        SqliteJournal(tmp_path / "j.db")
+    first.close()
+    second = SqliteJournal(tmp_path / "j.db")
+    with pytest.raises(JournalLocked, match=r"/j\.db: another scheduler uses this journal"):
+        SqliteJournal(tmp_path / name)
+    second.close()
+    assert not (tmp_path / "link.db.lock").exists()
+
+
+def test_what_a_scheduler_whose_lock_was_removed_does_not_know_it_does_not_overwrite(tmp_path: Path) -> None:
+    core = SchedulerCore()
+    entries = told(core, 0, ConfigLoaded(at=0, config=Config()))
+    first = SqliteJournal(tmp_path / "j.db")
+    (tmp_path / "j.db.lock").unlink()
+    second = SqliteJournal(tmp_path / "j.db")
+    second.commit(Batch(1, entries))
+    with pytest.raises(JournalLocked, match=r"gone on with this journal; was j\.db\.lock removed\?"):
+        first.commit(Batch(2, entries))
+    first.close()
+    second.close()
+
+
+def test_a_file_that_the_next_start_would_not_find_takes_nothing(tmp_path: Path) -> None:
+    core, path = SchedulerCore(), tmp_path / "j.db"
+    store = SqliteJournal(path)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(JournalUnavailable, match=r"j\.db: No such file or directory; nothing was written"):
+        store.commit(Batch(1, told(core, 0, ConfigLoaded(at=0, config=Config()))))
+    path.touch()
+    with pytest.raises(JournalUnavailable, match=r"j\.db: is another file than was opened; nothing was written"):
+        store.commit(Batch(1, told(core, 0, Tick(at=1))))
+    (tmp_path / "elsewhere").rename(path)
+    store.commit(Batch(1, told(core, 0, Tick(at=2))))
+    store.close()
+
+
+def test_a_file_system_without_locks_is_no_other_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(JournalUnavailable, match=r"j\.db\.lock: cannot be locked: No locks available"):
+        SqliteJournal(tmp_path / "j.db")
 
 
 def test_the_lock_is_free_once_its_holder_is_killed_and_a_standby_then_has_it(tmp_path: Path) -> None:

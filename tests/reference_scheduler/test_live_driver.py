@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -48,8 +48,14 @@ from reference_scheduler.core.model import (
     RetryPolicy,
 )
 from reference_scheduler.drivers.live import TICK_PAUSE_US
-from reference_scheduler.errors import JournalDamaged, JournalUnavailable, NoSuchJob, SchedulerStopping
-from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason, StopSignal
+from reference_scheduler.errors import (
+    InvalidSubmission,
+    JournalDamaged,
+    JournalUnavailable,
+    NoSuchJob,
+    SchedulerStopping,
+)
+from reference_scheduler.executors.base import AttemptContext, AttemptResult, Executor, Progress, StopReason, StopSignal
 from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
@@ -68,21 +74,44 @@ async def world(slots: int = 1, **changes: Any) -> tuple[Scheduler, HeldExecutor
     return await Scheduler(settings(slots, **changes), executors=[executor, AtOnceExecutor()]).start(), executor
 
 
-class Raising:
-    """An executor with a defect."""
+class Defective:
+    """An executor that does what it should not."""
 
     kind = "held"
 
+    def __init__(self, does: Callable[[], Any] = lambda: DONE, checks: Callable[[], Any] = lambda: None) -> None:
+        self._does = does
+        self._checks = checks
+
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Take anything."""
+        """Do it to who submits."""
+        self._checks()
 
     async def run(self, context: AttemptContext) -> AttemptResult:
-        """Fail in one way or another."""
-        if context.payload.get("values"):
-            return AttemptResult(AttemptState.COMPLETED, 0, values={"object": object()})
-        if context.payload.get("large"):
-            return AttemptResult(AttemptState.COMPLETED, 0, values={"text": "x" * (5 << 20)})
-        raise LookupError("no such thing")
+        """Do it to the attempt."""
+        return self._does()  # type: ignore[no-any-return]
+
+    def health(self) -> str:
+        """Do it to who looks."""
+        return self._checks()  # type: ignore[no-any-return]
+
+
+class UnspeakableError(Exception):
+    """An error without a message that could be had."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def does() -> None:
+        raise error
+
+    return does
+
+
+def result(state: Any = AttemptState.COMPLETED, *arguments: Any, **fields: Any) -> Callable[[], AttemptResult]:
+    return lambda: AttemptResult(state, *arguments, **fields)
 
 
 @on_loop
@@ -107,19 +136,117 @@ async def test_a_job_runs_to_its_end_and_its_result_is_kept() -> None:
     await scheduler.close()
 
 
+@pytest.mark.parametrize(
+    ("does", "detail"),
+    [
+        (raising(LookupError("no such thing")), "LookupError: no such thing"),
+        (raising(LookupError("first line\nsecond \udcff")), "LookupError: first line"),
+        (raising(LookupError("\udcff")), "LookupError: \\udcff"),
+        (raising(UnspeakableError()), "UnspeakableError: its message cannot be had: LookupError"),
+        (raising(SystemExit(3)), "SystemExit: 3"),
+        (raising(KeyboardInterrupt()), "KeyboardInterrupt: "),
+        (raising(asyncio.CancelledError()), "CancelledError: "),
+        (raising(BaseException("of its own")), "BaseException: of its own"),
+        (lambda: None, "TypeError: an executor has to return an AttemptResult, got NoneType"),
+        (lambda: {"state": "completed"}, "TypeError: an executor has to return an AttemptResult, got dict"),
+        (result("well"), "ValueError: state must be one of completed, failed, cancelled, timed_out, interrupted, got"),
+        (result(AttemptState.RUNNING), "ValueError: state must be one of completed, failed, cancelled, timed_out, in"),
+        (result(exit_code=-9), "ValueError: exit_code must be between 0 and 255, got -9"),
+        (result(exit_code=2**80), "ValueError: exit_code must be between 0 and 255, got 1208925819614629174706176"),
+        (result(signal=0), "ValueError: signal must be between 1 and 127, got 0"),
+        (result(failure="odd"), "ValidationError: Invalid enum value 'odd' - at `$.failure`"),
+        (result(stdout="text"), "ValidationError: Expected `object`, got `str` - at `$.stdout`"),
+    ],
+)
 @on_loop
-async def test_whatever_an_executor_does_is_a_result() -> None:
-    async with Scheduler(settings(), executors=[Raising()]) as scheduler:
-        details = []
-        for payload in ({}, {"values": True}, {"large": True}):
-            job = await scheduler.submit(held(payload=payload))
-            view = await scheduler.wait(job.id, TIMEOUT_S)
-            details.append((view.state, scheduler.attempts(job.id)[0].detail[:45]))
-    assert details == [
-        (JobState.FAILED, "LookupError: no such thing"),
-        (JobState.COMPLETED, "(its values cannot be written: Encoding objec"),
-        (JobState.COMPLETED, "(its output and values, 5242926 bytes, were t"),
-    ]
+async def test_whatever_an_executor_does_wrong_is_how_the_attempt_failed(does: Callable[[], Any], detail: str) -> None:
+    async with Scheduler(settings(), executors=[Defective(does), AtOnceExecutor()]) as scheduler:
+        job = await scheduler.wait((await scheduler.submit(held())).id, TIMEOUT_S)
+        (attempt,) = scheduler.attempts(job.id)
+        assert (job.state, attempt.detail[: len(detail)]) == (JobState.FAILED, detail)
+        assert scheduler.result(job.id) is not None
+        other = await scheduler.submit(JobRequest(kind="at_once"))
+        assert (await scheduler.wait(other.id, TIMEOUT_S)).state is JobState.COMPLETED
+        assert not any(scheduler.snapshot().budget.used)
+
+
+@pytest.mark.parametrize(
+    ("does", "kept"),
+    [
+        (result("completed"), AttemptResult(AttemptState.COMPLETED)),
+        (
+            result(detail="\udcff", values={"text": object()}),
+            AttemptResult(
+                AttemptState.COMPLETED,
+                detail="\\udcff (its values cannot be written: Encoding objects of type object is unsupported)",
+            ),
+        ),
+        (
+            result(values={1: 2}),
+            AttemptResult(
+                AttemptState.COMPLETED,
+                detail="(its values cannot be written: Expected `str`, got `int` - at `key` in `$.values`)",
+            ),
+        ),
+        (
+            result(values={"text": "x" * (5 << 20)}),
+            AttemptResult(
+                AttemptState.COMPLETED, detail="(its output and values, 5242915 bytes, were too large to keep)"
+            ),
+        ),
+    ],
+)
+@on_loop
+async def test_of_a_result_what_cannot_be_kept_is_left_out(does: Callable[[], Any], kept: AttemptResult) -> None:
+    async with Scheduler(settings(), executors=[Defective(does)]) as scheduler:
+        job = await scheduler.wait((await scheduler.submit(held())).id, TIMEOUT_S)
+        assert (job.state, scheduler.result(job.id)) == (JobState.COMPLETED, kept)
+
+
+@pytest.mark.parametrize(("reason", "state"), [(StopReason.CANCELLED, "cancelled"), (StopReason.TIMEOUT, "timed_out")])
+@on_loop
+async def test_an_executor_that_is_cancelled_as_it_is_to_stop_has_stopped(reason: StopReason, state: str) -> None:
+    class Cancelling(HeldExecutor):
+        async def run(self, context: AttemptContext) -> AttemptResult:
+            task = asyncio.current_task()
+            assert task is not None
+            context.stop.add_callback(task.cancel)
+            return await super().run(context)
+
+    executor = Cancelling(stubborn=True)
+    async with Scheduler(settings(), executors=[executor]) as scheduler:
+        job = await scheduler.submit(held())
+        (context,) = await executor.begun(1)
+        context.stop.set(reason)
+        assert (await scheduler.wait(job.id, TIMEOUT_S)).state == state
+
+
+@on_loop
+async def test_an_executor_that_cannot_be_told_to_stop_is_no_trouble_for_others() -> None:
+    executor = HeldExecutor()
+    troubles: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["exception"]))
+    async with Scheduler(settings(), executors=[executor]) as scheduler:
+        jobs = [await scheduler.submit(held()) for _ in range(2)]
+        first, _ = await executor.begun(2)
+        first.stop.add_callback(raising(error := LookupError()))
+        for job in jobs:
+            await scheduler.cancel(job.id)
+        assert [(await scheduler.wait(job.id, TIMEOUT_S)).state for job in jobs] == [JobState.CANCELLED] * 2
+    assert troubles == [error]
+
+
+@on_loop
+async def test_a_check_with_a_defect_refuses_its_job_and_no_other() -> None:
+    executors: list[Executor] = [Defective(checks=raising(LookupError("a"))), AtOnceExecutor()]
+    async with Scheduler(settings(), executors=executors) as scheduler:
+        job, refusal, other = await scheduler.submit_many(
+            [JobRequest(kind="at_once"), held(), JobRequest(kind="at_once")]
+        )
+        assert str(refusal) == "the executor of 'held' cannot check it: LookupError: a"
+        assert isinstance(refusal, InvalidSubmission)
+        assert [job, other] == [view.id for view in reversed(scheduler.jobs())]
+        assert scheduler.snapshot().unhealthy == {"held": "LookupError: a"}
 
 
 @on_loop

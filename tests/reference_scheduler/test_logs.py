@@ -312,6 +312,17 @@ def test_a_job_whose_output_nobody_reads_any_more_is_cancelled(tmp_path: Path, p
                 assert client.wait("1", TIMEOUT_S).state == "cancelled"
 
 
+def test_a_job_of_which_nothing_can_be_said_is_cancelled(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Service(tmp_path) as service, service.client() as client:
+        client.pause()  # so that there is something to say
+        run = [*COMMAND, "run", "true"]
+        done = subprocess.run(run, stderr=writing, cwd=tmp_path, env=environment(tmp_path), timeout=TIMEOUT_S)
+        os.close(writing)
+        assert (done.returncode, client.get("1").state) == (125, "cancelled")
+
+
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_command_whose_streams_are_closed_says_so_and_cancels_what_it_runs(tmp_path: Path, closed: str) -> None:
     fd = {"stdout": 1, "stderr": 2}[closed]

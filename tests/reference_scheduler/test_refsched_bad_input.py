@@ -79,6 +79,22 @@ def refused(*arguments: str | Path) -> str:
             MACHINE + JOB % (1 << 70, 5),
             f"t.jsonl:2: submit_us must be between -{LATEST_US} and {LATEST_US}, got {1 << 70}",
         ),
+        ("t.jsonl", MACHINE.replace("{", '{"name": "m", ', 1), "t.jsonl:1: Object contains unknown field `name`"),
+        (
+            "t.jsonl",
+            MACHINE + JOB.replace("run_us", "runs_us") % (0, 5),
+            "t.jsonl:2: Object contains unknown field `runs_us`",
+        ),
+        (
+            "t.jsonl",
+            MACHINE + JOB.replace('"id"', '"priorty": "urgent", "id"') % (0, 5),
+            "t.jsonl:2: Object contains unknown field `priorty` - at `$.job`",
+        ),
+        (
+            "t.jsonl",
+            MACHINE + JOB.replace('"id"', '"retry": {"max_atempts": 2}, "id"') % (0, 5),
+            "t.jsonl:2: Object contains unknown field `max_atempts` - at `$.job.retry`",
+        ),
         ("t.replay", "hello, this is no log", "t.replay: not a .replay file: it does not begin with the magic bytes"),
     ],
 )
@@ -92,6 +108,7 @@ def test_a_trace_that_cannot_be_run_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ("jobs=100000000000000000000", "jobs must be between 1 and 10000000, got 100000000000000000000"),
         ("load=nan", "load must be positive, got nan"),
         ("load=inf", "load must be positive, got inf"),
         ("load=1e-300", "load must be larger, got 1e-300: jobs would come over more than 2305843009213 s"),
@@ -104,7 +121,7 @@ def test_a_trace_that_cannot_be_run_is_refused_with_its_place(
     ],
 )
 def test_a_workload_that_cannot_be_generated_is_refused_with_its_key(options: str, message: str) -> None:
-    trace = f"synthetic:jobs=10,{options}"
+    trace = f"synthetic:{options}" if options.startswith("jobs") else f"synthetic:jobs=10,{options}"
     assert refused("simulate", trace) == f"{trace}: {message}"
 
 
@@ -189,7 +206,7 @@ def test_an_output_that_cannot_be_written_is_not_blamed_on_the_input(command: tu
     os.close(reading)
     done = subprocess.run([*COMMAND, *command], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")  # whoever reads it has read enough
+    assert (done.returncode, done.stderr) == (141, "")  # whoever reads it has read enough
 
 
 def test_a_machine_without_processors_has_no_utilisation(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import os
 import signal
@@ -12,13 +13,18 @@ import threading
 from pathlib import Path
 
 import pytest
+from live_world import on_loop
 from service_world import PATIENCE_S, ROOT, Service, refsched
 
 from reference_scheduler.cli import main
+from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import JobState
 from reference_scheduler.errors import SchedulerDisabled, SchedulerError, SchedulerStopping
 from reference_scheduler.requests import JobRequest
+from reference_scheduler.scheduler import Scheduler
+from reference_scheduler.service import daemon
 from reference_scheduler.service.client import Client
+from reference_scheduler.service.daemon import Place
 from reference_scheduler.service.errors import NotPrimary, ServiceError, Unreachable
 from reference_scheduler.service.roles import user_name
 
@@ -48,7 +54,7 @@ def test_the_unit_for_systemd_starts_a_command_that_exists() -> None:
     program, command = unit["Service"]["ExecStart"].split(" ", 1)
     assert (Path(program).name, command) == ("refsched", "serve")
     assert command in main.commands
-    assert unit["Service"]["Type"] == "notify"
+    assert (unit["Service"]["Type"], unit["Service"]["Delegate"]) == ("notify", "yes")
 
 
 def test_a_second_service_is_told_where_the_first_one_answers(tmp_path: Path) -> None:
@@ -62,6 +68,8 @@ def test_a_second_service_is_told_where_the_first_one_answers(tmp_path: Path) ->
             f"another scheduler uses this journal: the primary, process {first.pid}, answers at {first.path}; "
             "or wait for its end with --standby\n"
         )
+        (tmp_path / "link.db").symlink_to(tmp_path / ".local/state/spawngate/journal.db")
+        assert refsched(tmp_path, "serve", "--socket", "other.sock", "--journal", "link.db") == (3, "", error)
         with first.client() as client:
             assert client.hello().pid == first.pid
 
@@ -120,6 +128,34 @@ def test_what_is_wrong_with_a_configuration_names_the_file(tmp_path: Path, confi
     (tmp_path / "scheduler.toml").write_text(f"[scheduler]\n{config}\n")
     status, out, err = refsched(tmp_path, "serve", "--config", "scheduler.toml")
     assert (status, out, err.startswith(f"error: scheduler.toml: {problem}")) == (2, "", True)
+
+
+@on_loop
+async def test_a_configuration_that_is_read_again_during_the_start_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"reloaded": asyncio.Event(), "ready": asyncio.Event()}
+    place = Place(tmp_path / "s", tmp_path / "j.db", tmp_path / "scheduler.toml")
+
+    class Starting(Scheduler):
+        async def start(self) -> Starting:
+            (tmp_path / "scheduler.toml").write_text(ONE_AT_A_TIME.replace("1", "2"))
+            os.kill(os.getpid(), signal.SIGHUP)
+            await said["reloaded"].wait()
+            return await super().start()
+
+    def capacity() -> Resources:
+        with Client(place.socket) as client:
+            return client.snapshot().budget.capacity
+
+    (tmp_path / "scheduler.toml").write_text(ONE_AT_A_TIME)
+    monkeypatch.setattr(daemon, "Scheduler", Starting)
+    service = daemon.Daemon(place, lambda line: said.get(line.partition(":")[0], asyncio.Event()).set())
+    running = asyncio.ensure_future(service.run(standby=False))
+    await said["ready"].wait()
+    assert (await asyncio.to_thread(capacity)).process_slots == 2
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
 
 
 def test_a_standby_without_a_primary_becomes_one(tmp_path: Path) -> None:

@@ -30,10 +30,12 @@ OTHER_VERSION = "version 2 of the protocol is not spoken here, only 1"
 HELLO = b'{"op":"hello"}'
 
 
+LONG_QUEUES = "[scheduler.queue]\nmax_total = 1000000\nmax_per_workspace = 1000000\n"
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    config = "[scheduler.queue]\nmax_total = 1000000\nmax_per_workspace = 1000000\n"
-    with Service(tmp_path_factory.mktemp("service"), config=config) as running:
+    with Service(tmp_path_factory.mktemp("service"), config=LONG_QUEUES) as running:
         yield running
         with running.raw() as raw:  # whatever was done to it, it answers, and has said nothing about itself
             assert raw.ask(HELLO)["ok"]["versions"] == [1]
@@ -62,6 +64,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             b'{"op":"submit","job":{"kind":"shell","prority":"high"}}',
             "bad_request",
             "no request: Object contains unknown field `prority` - at `$.job`",
+        ),
+        (
+            b'{"op":"submit","job":{"kind":"shell","request":{"cpu_wieght":9}}}',
+            "bad_request",
+            "no request: Object contains unknown field `cpu_wieght` - at `$.job.request`",
+        ),
+        (
+            b'{"op":"submit_many","jobs":[{"kind":"shell","retry":{"max_atempts":9}}]}',
+            "bad_request",
+            "no request: Object contains unknown field `max_atempts` - at `$.jobs[0].retry`",
         ),
         (
             b'{"op":"wait","job":"","timeout_us":-1}',
@@ -214,9 +226,14 @@ def test_a_line_without_end_is_refused_and_costs_no_memory(service: Service) -> 
     assert peak_kb(service.pid) - before_kb < 20_000
 
 
-def test_a_slow_reader_loses_events_and_is_told_how_many(service: Service) -> None:
+def test_a_slow_reader_loses_events_and_is_told_how_many(tmp_path: Path) -> None:
     jobs, rounds = 1000, 20
-    with service.client() as client, service.raw() as slow, service.client() as patient:
+    with (
+        Service(tmp_path, config=LONG_QUEUES) as service,  # no job of another test ends meanwhile
+        service.client() as client,
+        service.raw() as slow,
+        service.client() as patient,
+    ):
         client.pause()
         assert slow.ask(b'{"id":3,"op":"events"}') == {"id": 3, "event": {"type": "Began"}}
         request = protocol.JobToSubmit(kind="shell", payload={"script": "true"}, workspace="x" * 100)

@@ -173,10 +173,10 @@ def test_a_socket_is_only_put_where_nobody_else_can_replace_it(tmp_path: Path) -
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    code, _, error = refsched(tmp_path, "serve", "--socket", str(shared / "s"))
-    mend = f"others may write there and could replace the socket: chmod go-w {shared}"
-    assert (code, error) == (1, f"error: {shared}: {mend}\n")
+    mend = "others may write there and could replace the socket or journal: use a directory of yours, made with mkdir"
     for option in ("--socket", "--journal"):
+        code, _, error = refsched(tmp_path, "serve", option, str(shared / "s"))
+        assert (code, error) == (1, f"error: {shared}: {mend} -m 700\n")
         missing = tmp_path / "mistyped"
         code, _, error = refsched(tmp_path, "serve", option, str(missing / "x"))
         assert (code, error, missing.exists()) == (1, f"error: {missing}: No such file or directory\n", False)
@@ -187,7 +187,7 @@ def test_a_socket_is_only_put_where_nobody_else_can_replace_it(tmp_path: Path) -
         os.chown(new, NOBODY, NOBODY)
         with pytest.raises(ServiceError) as caught:
             private_directory(new)
-        assert str(caught.value).startswith(f"{new}: belongs to another user, who could replace the socket")
+        assert str(caught.value).startswith(f"{new}: belongs to another user, who could replace the socket or journal")
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_told_so(tmp_path: Path) -> None:
