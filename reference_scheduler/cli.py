@@ -7,25 +7,43 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 import click
 from click.exceptions import Exit
 
-from reference_scheduler.commands.dump import dump
-from reference_scheduler.commands.fuzz import fuzz
-from reference_scheduler.commands.jobs import attempts, cancel, get, list_jobs, logs, submit, update, wait
-from reference_scheduler.commands.journal import journal
-from reference_scheduler.commands.operate import drain, metrics, pause, record, resume, snapshot
-from reference_scheduler.commands.plot import plot
-from reference_scheduler.commands.run import run
-from reference_scheduler.commands.serve import serve
-from reference_scheduler.commands.service import INTERRUPTED, READER_LEFT, USAGE, one_line
-from reference_scheduler.commands.simulate import simulate
-from reference_scheduler.commands.verify import verify
-from reference_scheduler.commands.watch import events, top
+from reference_scheduler.commands.exits import INTERRUPTED, READER_LEFT, USAGE
+from reference_scheduler.commands.printing import one_line
+
+MODULES = {
+    **dict.fromkeys(("attempts", "cancel", "get", "list", "logs", "submit", "update", "wait"), "jobs"),
+    **dict.fromkeys(("drain", "metrics", "pause", "record", "resume", "snapshot"), "operate"),
+    **dict.fromkeys(("events", "top"), "watch"),
+    **{name: name for name in ("dump", "fuzz", "journal", "plot", "run", "serve", "simulate", "verify")},
+}
+"""The module of each command."""
+ON_WINDOWS = ("dump", "fuzz", "plot", "simulate", "verify")
+HERE = ON_WINDOWS if sys.platform == "win32" else tuple(MODULES)
+
+
+class Commands(Mapping[str, click.Command]):
+    """All commands; each is imported when it is asked for, as most need nothing of what the others do."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name in MODULES and name not in HERE:
+            raise click.UsageError(f"{name} needs Linux or macOS")
+        module = import_module(f"reference_scheduler.commands.{MODULES[name]}")
+        command: click.Command = getattr(module, "list_jobs" if name == "list" else name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(HERE)
+
+    def __len__(self) -> int:
+        return len(HERE)
 
 
 class Refsched(click.Group):
@@ -83,7 +101,7 @@ def _fail(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-@click.group("refsched", cls=Refsched, no_args_is_help=False)
+@click.group("refsched", cls=Refsched, commands=Commands(), no_args_is_help=False)
 def main() -> None:
     """The reference scheduler: run jobs on this machine, or simulate how they would be run.
 
@@ -91,32 +109,3 @@ def main() -> None:
     under a policy and measures it. What a scheduler was told and decided can be recorded, printed (dump) and
     replayed (verify); fuzz looks for histories that it does not survive.
     """
-
-
-for command in (
-    attempts,
-    cancel,
-    drain,
-    dump,
-    events,
-    fuzz,
-    get,
-    journal,
-    list_jobs,
-    logs,
-    metrics,
-    pause,
-    plot,
-    record,
-    resume,
-    run,
-    serve,
-    simulate,
-    snapshot,
-    submit,
-    top,
-    update,
-    verify,
-    wait,
-):
-    main.add_command(command)

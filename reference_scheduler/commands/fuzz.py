@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from reference_scheduler.commands.service import is_terminal
+from reference_scheduler.commands.printing import is_terminal
 from reference_scheduler.commands.simulation import Failure
 from reference_scheduler.fuzz.run import Outcome, run_seed, save, shrink
 

@@ -10,24 +10,11 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from reference_scheduler.commands.exits import EXIT_STATUS, REFUSED, USAGE, Stopped
 from reference_scheduler.commands.output import Printer, print_output
+from reference_scheduler.commands.printing import duration, one_line, print_fields, print_json, print_table, when
 from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
-from reference_scheduler.commands.service import (
-    EXIT_STATUS,
-    REFUSED,
-    USAGE,
-    ServiceCommand,
-    Stopped,
-    duration,
-    json_option,
-    one_line,
-    print_fields,
-    print_json,
-    print_table,
-    progress_text,
-    when,
-    with_client,
-)
+from reference_scheduler.commands.service import ServiceCommand, json_option, progress_text, with_client
 from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority
 from reference_scheduler.errors import SchedulerError

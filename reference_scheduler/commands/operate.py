@@ -8,16 +8,9 @@ from pathlib import Path
 
 import click
 
-from reference_scheduler.commands.service import (
-    EXIT_STATUS,
-    REFUSED,
-    ServiceCommand,
-    duration,
-    json_option,
-    print_fields,
-    print_json,
-    with_client,
-)
+from reference_scheduler.commands.exits import EXIT_STATUS, REFUSED
+from reference_scheduler.commands.printing import duration, print_fields, print_json
+from reference_scheduler.commands.service import ServiceCommand, json_option, with_client
 from reference_scheduler.service.client import Client
 from reference_scheduler.views import RecordStatus
 

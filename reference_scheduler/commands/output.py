@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from reference_scheduler.commands.service import USAGE, Stopped
+from reference_scheduler.commands.exits import USAGE, Stopped
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult, Output
 from reference_scheduler.logs import OutputChunk, Position, Stream

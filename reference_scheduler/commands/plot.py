@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reference_scheduler.commands.service import one_line
+from reference_scheduler.commands.printing import one_line
 from reference_scheduler.commands.simulation import (
     Failure,
     Run,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from reference_scheduler.commands.service import USAGE, Stopped
+from reference_scheduler.commands.exits import USAGE, Stopped
 from reference_scheduler.core.amounts import MAX_QUANTITY, Resources
 from reference_scheduler.core.model import (
     DEFAULT_REQUESTS,

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from reference_scheduler.commands.exits import Stopped
 from reference_scheduler.commands.output import (
     NOT_RUN,
     NOT_STARTED,
@@ -22,8 +23,9 @@ from reference_scheduler.commands.output import (
     exit_status,
     say,
 )
+from reference_scheduler.commands.printing import one_line
 from reference_scheduler.commands.request import SETTINGS, request_of, request_options
-from reference_scheduler.commands.service import ServiceCommand, Stopped, one_line, socket_option
+from reference_scheduler.commands.service import ServiceCommand, socket_option
 from reference_scheduler.config import Settings, load_settings
 from reference_scheduler.core.model import DEFAULT_REQUESTS, AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from reference_scheduler.commands.service import EXIT_STATUS, INTERRUPTED, USAGE, ServiceCommand, Stopped, socket_option
+from reference_scheduler.commands.exits import EXIT_STATUS, INTERRUPTED, USAGE, Stopped
+from reference_scheduler.commands.service import ServiceCommand, socket_option
 from reference_scheduler.journal.lock import real_path
 from reference_scheduler.service.places import default_config, default_journal, default_socket
 

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from reference_scheduler.__main__ import DEBUG
-from reference_scheduler.commands.service import is_terminal
+from reference_scheduler.commands.printing import is_terminal
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.allocators import ALLOCATORS
 from reference_scheduler.core.amounts import MAX_QUANTITY

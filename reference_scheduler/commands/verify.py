@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from reference_scheduler.commands.service import is_terminal
+from reference_scheduler.commands.printing import is_terminal
 from reference_scheduler.commands.simulation import Failure
 from reference_scheduler.core.decisions import Decision
 from reference_scheduler.plugins import PluginError, available_allocators, available_pickers

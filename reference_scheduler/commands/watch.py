@@ -10,20 +10,10 @@ import click
 import msgspec
 
 from reference_scheduler.clock import wall_us
+from reference_scheduler.commands.exits import EXIT_STATUS, REFUSED, Stopped
 from reference_scheduler.commands.jobs import waits_for
-from reference_scheduler.commands.service import (
-    EXIT_STATUS,
-    REFUSED,
-    ServiceCommand,
-    Stopped,
-    duration,
-    is_terminal,
-    json_option,
-    one_line,
-    progress_text,
-    when,
-    with_client,
-)
+from reference_scheduler.commands.printing import duration, is_terminal, one_line, when
+from reference_scheduler.commands.service import ServiceCommand, json_option, progress_text, with_client
 from reference_scheduler.core.model import JobState
 from reference_scheduler.observers import Gap, Notice
 from reference_scheduler.service.client import Client

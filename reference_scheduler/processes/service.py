@@ -37,12 +37,6 @@ SPAWN_FAILURES: dict[int, Failure] = {
 }
 """What a failed start means; whatever is not here is a fault of the request."""
 
-UNSUPPORTED = "processes cannot be contained on Windows yet; see docs/processes.md"
-
-
-class UnsupportedPlatformError(RuntimeError):
-    """This system offers no way to contain processes."""
-
 
 class ServiceClosedError(RuntimeError):
     """The service has been closed and starts nothing more."""
@@ -179,7 +173,6 @@ class ManagedProcessService:
 
         Raises:
             ServiceClosedError: the service has been closed.
-            UnsupportedPlatformError: this system offers no way to contain processes.
             ValueError: ``spec.env`` has a variable that no job is given.
         """
         self._check_open()
@@ -208,8 +201,6 @@ class ManagedProcessService:
 
     def health(self) -> str:
         """Return why no process could be started now, or what was lost since the latest one; "" if all is well."""
-        if sys.platform == "win32":
-            return UNSUPPORTED
         if self._closed:
             return "the process service is closed"
         if self._guardian and self._guardian.ended:
@@ -340,8 +331,6 @@ class _Guardian:
     """The scheduler's end of the guardian process; ``gone`` is settled when it has ``ended`` with all it stood for."""
 
     def __init__(self) -> None:
-        if sys.platform == "win32":
-            raise UnsupportedPlatformError(UNSUPPORTED)
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.ended = False

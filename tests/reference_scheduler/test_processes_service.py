@@ -20,7 +20,6 @@ from reference_scheduler.processes.service import (
     MAX_IDLE,
     ManagedProcessService,
     ServiceClosedError,
-    UnsupportedPlatformError,
 )
 from reference_scheduler.processes.supervisor import Ending
 
@@ -182,14 +181,6 @@ def test_after_a_rush_only_so_many_supervisors_are_kept() -> None:
         assert len(tree.descendants(guardian.pid)) == MAX_IDLE
 
     run(body)
-
-
-def test_a_system_that_cannot_contain_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(
-        UnsupportedPlatformError, match=r"processes cannot be contained on Windows yet; see docs/processes\.md"
-    ):
-        run_one(sh("exit 0"))
 
 
 # What it is given.

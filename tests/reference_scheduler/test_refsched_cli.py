@@ -110,3 +110,66 @@ def test_the_documentation_names_every_picker_and_every_key_of_a_generated_workl
     generated = next(row for row in rows if row.startswith("| `synthetic:"))
     keys = SyntheticOptions.__struct_fields__
     assert [key for key in keys if f"`{key}`" not in generated] == []
+
+
+WINDOWS = """
+import os, signal, sys
+import asyncio, concurrent.futures.process, gzip, json, multiprocessing, shutil, subprocess, tempfile, uuid
+import click, msgspec
+for name in ("fcntl", "grp", "pwd", "resource"):
+    sys.modules[name] = None
+for module, name in ((os, "fork"), (os, "posix_spawn"), (signal, "SIGKILL"), (signal, "SIGHUP")):
+    delattr(module, name)
+sys.platform = "win32"
+from reference_scheduler.__main__ import main
+main()
+"""
+"""Starts refsched without what Windows does not have."""
+
+
+def on_windows(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Return exit status, output and errors of a command as it would run there."""
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOWS, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_simulation_and_replay_need_nothing_that_windows_does_not_have(tmp_path: Path) -> None:
+    simulated = on_windows(tmp_path, "simulate", "synthetic:jobs=20", "--record", "run.replay")
+    assert (simulated[0], json.loads(simulated[1])["jobs"], simulated[2]) == (0, 20, "")
+    status, verified, _ = on_windows(tmp_path, "verify", "run.replay")
+    assert (status, " replay as recorded, " in verified) == (0, True)
+    status, dumped, _ = on_windows(tmp_path, "dump", "run.replay", "--format", "jsonl")
+    assert (status, all(map(json.loads, dumped.splitlines()))) == (0, True)
+    assert on_windows(tmp_path, "fuzz", "--seed", "1", "--events", "100")[0] == 0
+
+
+def test_what_windows_cannot_do_is_said(tmp_path: Path) -> None:
+    assert on_windows(tmp_path, "serve") == (2, "", "error: serve needs Linux or macOS; see refsched --help\n")
+    status, listed, _ = on_windows(tmp_path, "--help")
+    assert status == 0
+    commands = [line.split()[0] for line in listed.partition("Commands:\n")[2].splitlines()]
+    assert commands == ["dump", "fuzz", "plot", "simulate", "verify"]
+    library = WINDOWS.partition("from reference")[0] + "import reference_scheduler.scheduler"
+    done = subprocess.run([sys.executable, "-c", library], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: the live scheduler needs Linux or macOS; see docs/processes.md"
+    )
+
+
+def test_a_misspelt_command_is_told_what_it_resembles() -> None:
+    result = CliRunner().invoke(main, ["smulate"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: No such command 'smulate'. (Did you mean one of: 'simulate', 'update'?); see refsched --help\n",
+    )
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_each_command_is_where_the_group_looks_for_it(name: str) -> None:
+    assert main.commands[name].name == name
