@@ -44,9 +44,10 @@ class Guardian:
         for fd in (control.fileno(), self._wake):
             self._poll.register(fd, select.POLLIN)
         # A fork of the scheduler may hold its end of the socket open, so look at the process itself as well.
-        if tree.IS_LINUX:
+        if tree.HAS_PIDFD:
             self._poll.register(os.pidfd_open(scheduler_pid), select.POLLIN)
-        self._patience_ms = None if tree.IS_LINUX else LOOK_MS
+        self._patience_ms = None if tree.HAS_PIDFD else LOOK_MS
+        self._adopts = tree.adopt_orphans()
 
     def serve(self) -> None:
         """Work until the scheduler is gone, then end everything."""
@@ -54,7 +55,7 @@ class Guardian:
             while os.getppid() == self._scheduler_pid and self._turn():
                 pass
         os.close(self._life_held)
-        if not tree.IS_LINUX:
+        if not self._adopts:
             self._wait_for_supervisors()
         end(Lineage())
 
@@ -99,7 +100,6 @@ class Guardian:
             try:
                 os.close(self._life_held)
                 self._control.close()
-                tree.adopt_orphans()
                 Supervisor(control, self._life).serve()
             except BaseException:
                 sys.excepthook(*sys.exc_info())
@@ -146,7 +146,6 @@ def main() -> None:
     group = sys.argv[3]
     if group:
         join(group)
-    tree.adopt_orphans()
     with contextlib.suppress(ProcessLookupError):  # the scheduler has ended already
         Guardian(control, scheduler_pid).serve()
     if group:

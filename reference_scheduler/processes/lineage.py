@@ -92,8 +92,3 @@ def _session_of(pid: int) -> int | None:
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
-
-
-def lineage() -> Lineage:
-    """Return the lineage of an attempt that this process is about to start."""
-    return Lineage() if tree.IS_LINUX else Traces()

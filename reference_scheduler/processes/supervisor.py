@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reference_scheduler.processes import tree, wire
-from reference_scheduler.processes.lineage import Lineage, lineage
+from reference_scheduler.processes.lineage import Lineage, Traces
 from reference_scheduler.processes.output import Drain
 
 PAUSE_S, MAX_PAUSE_S = 0.001, 1.0
@@ -84,6 +84,7 @@ class Supervisor:
         self.control = control
         self.life = life
         self.wake = wake_on_child()
+        self.adopts = tree.adopt_orphans()
         self.lineage = Lineage()
         """Of the attempt that is under way."""
         self._poll, self._room = select.poll(), select.poll()
@@ -157,7 +158,7 @@ class Attempt:
 
     def __init__(self, supervisor: Supervisor, order: Order) -> None:
         self._supervisor = supervisor
-        self._lineage = supervisor.lineage = lineage()
+        self._lineage = supervisor.lineage = Lineage() if supervisor.adopts else Traces()
         self._order = order
         self._drains: dict[int, Drain] = {}
         self._outputs: list[Drain] = []

@@ -15,6 +15,18 @@ WITHOUT_LINUX = "SPAWNGATE_WITHOUT_LINUX"
 IS_LINUX = sys.platform == "linux" and WITHOUT_LINUX not in os.environ
 
 
+def has_pidfd() -> bool:
+    """Return whether a process can be named by a descriptor: from Linux 5.3 on, where no sandbox forbids it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+HAS_PIDFD = IS_LINUX and has_pidfd()
+
+
 class Process(NamedTuple):
     """A process that was alive; ``pid`` and ``start_ticks`` together name it until the next boot.
 
@@ -98,13 +110,13 @@ def below(roots: list[int], among: list[Process]) -> list[Process]:
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Signal ``process``, and on Linux never another that got its pid; return whether it was still there.
+    """Signal ``process``, and by a pidfd never another that got its pid; return whether it was still there.
 
     Raises:
         PermissionError: it may not be signalled.
     """
     with contextlib.suppress(ProcessLookupError):
-        fd = os.pidfd_open(process.pid) if IS_LINUX else None
+        fd = os.pidfd_open(process.pid) if HAS_PIDFD else None
         try:
             now = look_up(process.pid)
             if now is None or now.identity != process.identity:

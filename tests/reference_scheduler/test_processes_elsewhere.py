@@ -6,6 +6,7 @@ Orphans then go to whoever adopts them on this machine, and no pid is certain, a
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import signal
@@ -42,6 +43,7 @@ FOUND = ("plain", "setsid", "group", "orphan", "scrubbed")
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have neither this process nor its helpers use what only Linux has."""
     monkeypatch.setattr(tree, "IS_LINUX", False)
+    monkeypatch.setattr(tree, "HAS_PIDFD", False)
     monkeypatch.setenv(tree.WITHOUT_LINUX, "1")
 
 
@@ -204,6 +206,18 @@ def test_a_pid_that_was_used_again_is_not_signalled() -> None:
         assert now is not None
         assert tree.send_signal(now, signal.SIGKILL)
     assert tree.look_up(bystander.pid) is None
+
+
+def test_a_linux_without_pidfds_is_told_from_one_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tree.has_pidfd()
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert not tree.has_pidfd()
+    monkeypatch.delattr(os, "pidfd_open")
+    assert not tree.has_pidfd()
 
 
 def test_what_is_printed_and_how_it_ended_is_as_on_linux() -> None:
