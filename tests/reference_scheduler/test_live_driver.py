@@ -1077,13 +1077,24 @@ async def test_a_journal_that_breaks_at_the_start_is_the_error_of_the_start() ->
 
 
 @on_loop
-async def test_after_the_end_nothing_hangs() -> None:
-    scheduler, _ = await world()
+async def test_after_the_end_nothing_hangs_and_what_cannot_be_had_is_told(tmp_path: Path) -> None:
+    scheduler = await Scheduler(settings(), tmp_path / "j.db", [AtOnceExecutor()]).start()
     job = await scheduler.submit(JobRequest(kind="at_once"))
     await scheduler.wait(job.id, TIMEOUT_S)
     await scheduler.close()
-    with pytest.raises(SchedulerStopping, match="the scheduler has stopped"):
-        await scheduler.cancel(job.id)
+    for call in (
+        lambda: scheduler.cancel(job.id),
+        lambda: scheduler.wait(job.id),
+        lambda: scheduler.submit(held()),
+        lambda: asyncio.to_thread(scheduler.get, job.id),
+        lambda: asyncio.to_thread(scheduler.jobs),
+        lambda: asyncio.to_thread(scheduler.result, job.id),
+        lambda: asyncio.to_thread(scheduler.record_start, tmp_path / "x.replay"),
+    ):
+        with pytest.raises(SchedulerStopping, match=r"the scheduler (has stopped|is stopping)"):
+            await call()
+    assert [notice async for notice in scheduler.observe()] == []
+    assert not (tmp_path / "x.replay").exists()
     await scheduler.close()
 
 
