@@ -60,6 +60,8 @@ class Refsched(click.Group):
             _fail(error.format_message(), error.exit_code)
         except click.Abort:
             sys.exit(INTERRUPTED)
+        except FileNotFoundError:  # so is the path of this one, which is asked for in many places
+            _fail("the working directory is gone", USAGE)
         except OSError as error:  # the files that commands name have errors of their own, so it is the output
             _silence(sys.stdout)
             _fail(f"cannot write the output: {error.strerror}", USAGE)

@@ -80,14 +80,18 @@ class Observers:
     def __init__(self) -> None:
         self._all: list[Subscription] = []
         self._count = 0
+        self._over = False
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def subscribe(self, limit: int) -> Subscription:
-        """Return a stream that begins now."""
+        """Return a stream that begins now; when all have ended it has ended too."""
         subscription = Subscription(self, limit)
-        self._all.append(subscription)
+        if self._over:
+            subscription.close()
+        else:
+            self._all.append(subscription)
         return subscription
 
     def discard(self, subscription: Subscription) -> None:
@@ -106,5 +110,6 @@ class Observers:
 
     def close(self) -> None:
         """End all streams."""
+        self._over = True
         for subscription in list(self._all):
             subscription.close()

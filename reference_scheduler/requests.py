@@ -25,6 +25,8 @@ MAX_KEY_BYTES = 256
 MAX_LABEL_BYTES = 4096
 """Workspaces are paths, so labels may be as long as one."""
 MAX_DEPENDENCIES = 256
+_AROUND = 40
+"""So many characters are shown on each side of one that cannot be written."""
 DEFAULT_GRACE_US = 5 * SECOND_US
 _TIMES = tuple(
     (name, 0 if name in ("delay_us", "grace_us") else 1, MAX_TIME_US)
@@ -122,12 +124,20 @@ def encoded(request: JobRequest) -> tuple[bytes, JobRequest]:
             _check_lengths(request)
         payload_bytes = len(raw) if len(raw) <= MAX_PAYLOAD_BYTES else len(_encode(request.payload))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidSubmission(f"{error}") from error
+        raise InvalidSubmission(what_is_wrong(error)) from error
     if payload_bytes > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"the payload has {payload_bytes} bytes, at most {MAX_PAYLOAD_BYTES} are taken: pass a path to the data"
         )
     return raw, request
+
+
+def what_is_wrong(error: Exception) -> str:
+    """Return why a request cannot be written; of text that is none, such as the name of a file may be, that text."""
+    if not isinstance(error, UnicodeEncodeError):
+        return str(error)
+    around = error.object[max(0, error.start - _AROUND) : error.end + _AROUND]
+    return f"{around!r} cannot be written as UTF-8"
 
 
 def _check_lengths(request: JobRequest) -> None:

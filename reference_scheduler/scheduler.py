@@ -476,7 +476,10 @@ class Scheduler:
         Raises:
             OSError: the file cannot be written.
             ReplayError: the file is no log, or damaged, or of another version of the core.
+            SchedulerStopping: it is being closed.
         """
+        if self._closing is not None:
+            raise SchedulerStopping("the scheduler is stopping, and records nothing any more")
         if self._driver.recorder is not None and path == self._record_path:
             return self.record_status()
         core = self._driver.core

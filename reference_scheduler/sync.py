@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from reference_scheduler.config import Settings, StopMode
 from reference_scheduler.core.model import JobState, Priority
-from reference_scheduler.errors import SubmissionError
+from reference_scheduler.errors import SchedulerStopping, SubmissionError
 from reference_scheduler.executors import Executor, ExecutorRegistry
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.journal.base import Journal
@@ -25,7 +27,11 @@ _Value = TypeVar("_Value")
 
 
 class SyncScheduler:
-    """A :class:`Scheduler` whose methods block, and may be called from any thread between its start and its end."""
+    """A :class:`Scheduler` whose methods block, and may be called from any thread between its start and its end.
+
+    After that they raise SchedulerStopping. An executor that is a coroutine is run by the scheduler's own thread, which
+    they would block for ever: there they raise RuntimeError.
+    """
 
     def __init__(
         self,
@@ -34,12 +40,15 @@ class SyncScheduler:
         executors: ExecutorRegistry | Iterable[Executor] | None = None,
     ) -> None:
         self._make: Callable[[], Scheduler] = lambda: Scheduler(settings, journal, executors)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="scheduler", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="scheduler", daemon=True)
+        self._gate = threading.Lock()
+        self._is_open = False
 
     def start(self) -> Self:
         """Begin. See :meth:`Scheduler.start`."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
+        self._is_open = True
         try:
             self._scheduler = self._run(self._started())
         except BaseException:
@@ -50,17 +59,24 @@ class SyncScheduler:
     async def _started(self) -> Scheduler:
         return await self._make().start()
 
+    def _live(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # what is left at its end is cancelled
+            runner.get_loop().run_forever()
+
     def close(self, mode: StopMode = StopMode.DRAIN) -> None:
-        """Stop for good. See :meth:`Scheduler.close`."""
+        """Stop for good; again, it does nothing. See :meth:`Scheduler.close`."""
         try:
-            self._run(self._scheduler.close(mode))
+            with suppress(SchedulerStopping):
+                self._run(self._scheduler.close(mode))
         finally:
             self._end()
 
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._gate:
+            was_open, self._is_open = self._is_open, False
+        if was_open:
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -71,7 +87,20 @@ class SyncScheduler:
         self.close(self._scheduler.settings.on_stop if error is None else StopMode.INTERRUPT)
 
     def _run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        try:
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("the scheduler's own thread cannot wait for it: await asyncio.to_thread(...)")
+            with self._gate:  # or else the loop could end before it has seen this, and nobody would be told
+                if not self._is_open:
+                    raise SchedulerStopping("the scheduler has stopped")
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return future.result()
+        except CancelledError:
+            raise SchedulerStopping("the scheduler has stopped") from None
 
     def _call(self, function: Callable[..., _Value], *arguments: Any) -> _Value:
         async def call() -> _Value:
@@ -134,7 +163,8 @@ class SyncScheduler:
             while (chunk := self._run(following())) is not None:
                 yield chunk
         finally:
-            self._run(chunks.aclose())
+            with suppress(SchedulerStopping):
+                self._run(chunks.aclose())
 
     def result(self, job: str) -> AttemptResult | None:
         """See :meth:`Scheduler.result`."""

@@ -279,12 +279,14 @@ class Attempts:
         try:
             if fingerprint(row.request) != row.fingerprint:
                 return _failed(Failure.VALIDATION, "the journal holds another request than was submitted")
-            if row.observed:
-                return await self._caller_result(live)
             request = decode_request(row.request)
+            if row.observed:
+                timer = self._stop_in_time(live, request, _grace_us(request))
+                return await self._caller_result(live)
             if request.kind not in self._executors:
                 return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
-            timer = self._arm(live, request)
+            timer = self._stop_in_time(live, request)
+            live.heard_us, live.lease_us = monotonic_ns() // 1000, request.lease_us
             return _kept(await self._executors.of(request.kind).run(self._context(live, request)))
         except GeneratorExit:  # the loop was closed, and nobody is there any more
             raise
@@ -296,10 +298,11 @@ class Attempts:
             if timer is not None:
                 timer.cancel()
 
-    def _arm(self, live: LiveAttempt, request: JobRequest) -> asyncio.TimerHandle | None:
-        live.heard_us, live.lease_us = monotonic_ns() // 1000, request.lease_us
+    def _stop_in_time(self, live: LiveAttempt, request: JobRequest, more_us: int = 0) -> asyncio.TimerHandle | None:
         timeout_us = request.timeout_us or self.settings.profile(request.kind).timeout_us
-        return self._loop.call_later(timeout_us / 1e6, live.stop.set, StopReason.TIMEOUT) if timeout_us else None
+        if timeout_us is None:
+            return None
+        return self._loop.call_later((timeout_us + more_us) / 1e6, live.stop.set, StopReason.TIMEOUT)
 
     def _context(self, live: LiveAttempt, request: JobRequest) -> AttemptContext:
         array, index = task_of(live.job) or ("", 0)
@@ -313,7 +316,7 @@ class Attempts:
             payload=request.payload,
             workspace=request.workspace,
             user=request.user,
-            grace_us=DEFAULT_GRACE_US if request.grace_us is None else request.grace_us,
+            grace_us=_grace_us(request),
             array=array,
             array_index=index,
             array_size=request.array_size,
@@ -335,8 +338,14 @@ class Attempts:
         finally:
             stopping.cancel()
         if not expected.done():
-            return AttemptResult(AttemptState.CANCELLED, detail="its caller was not waited for")
+            timed_out = live.stop.reason is StopReason.TIMEOUT
+            state = AttemptState.TIMED_OUT if timed_out else AttemptState.CANCELLED
+            return AttemptResult(state, detail="its caller was not waited for")
         return _kept(expected.result())
+
+
+def _grace_us(request: JobRequest) -> int:
+    return DEFAULT_GRACE_US if request.grace_us is None else request.grace_us
 
 
 def _failed(failure: Failure, detail: str) -> AttemptResult:

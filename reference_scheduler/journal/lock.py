@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 from pathlib import Path
+from weakref import WeakSet
 
 from reference_scheduler.errors import JournalLocked, JournalUnavailable
 
@@ -19,6 +20,8 @@ def real_path(journal: Path) -> Path:
 
 class JournalLock:
     """Holds ``<journal>.lock`` until it is released or the process ends; no pid is kept, so none can be reused.
+
+    A fork of the process, which may outlive it, does not hold it.
 
     Raises:
         JournalLocked: another scheduler holds it.
@@ -38,12 +41,24 @@ class JournalLock:
             if isinstance(error, BlockingIOError):
                 raise JournalLocked(f"{journal}: another scheduler uses this journal") from error
             raise JournalUnavailable(f"{path}: cannot be locked: {error.strerror}") from error
+        _held.add(self)
 
     def release(self) -> None:
         """Let another scheduler have the journal; again, it does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+_held = WeakSet[JournalLock]()
+
+
+def _release_all() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_all)
 
 
 async def wait_until_free(journal: Path) -> None:

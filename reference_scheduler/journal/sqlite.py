@@ -16,7 +16,13 @@ from typing import Any
 import msgspec
 
 from reference_scheduler.core.model import AttemptState, JobState
-from reference_scheduler.errors import JournalDamaged, JournalError, JournalLocked, JournalUnavailable
+from reference_scheduler.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalLocked,
+    JournalUnavailable,
+    SchedulerStopping,
+)
 from reference_scheduler.journal.base import (
     GENESIS,
     MAX_LISTED_BYTES,
@@ -120,6 +126,7 @@ class SqliteJournal:
             self._opened = opened.pop_all()
         self._path = path
         self._file = path.stat()
+        self._is_closed = False
 
     def upgrade(self) -> None:
         """See :meth:`Journal.upgrade`."""
@@ -256,11 +263,14 @@ class SqliteJournal:
         return _attempt_row(job, rows[0]) if rows else None
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        if self._is_closed:
+            raise SchedulerStopping(f"the scheduler has stopped, and {self._path} is closed")
         with mapped_errors(self._path):
             return self._reader.execute(query, values).fetchall()
 
     def close(self) -> None:
         """See :meth:`Journal.close`."""
+        self._is_closed = True
         self._opened.close()
 
 

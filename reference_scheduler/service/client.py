@@ -16,7 +16,7 @@ from reference_scheduler.errors import InvalidSubmission, SchedulerError
 from reference_scheduler.executors.base import AttemptResult, Progress
 from reference_scheduler.logs import OutputChunk
 from reference_scheduler.observers import Gap, Notice
-from reference_scheduler.requests import JobRequest
+from reference_scheduler.requests import JobRequest, what_is_wrong
 from reference_scheduler.service import protocol
 from reference_scheduler.service.errors import Unreachable
 from reference_scheduler.service.places import default_socket
@@ -224,13 +224,11 @@ class Client:
 
     def _send(self, request: Request) -> None:
         try:
-            self._socket.sendall(line_of(request))
+            self._socket.sendall(_line(request))
         except OSError as error:
             # What the scheduler said before it hung up tells more than the broken pipe.
             self._receive()
             raise self._lost() from error
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidSubmission(f"no JSON: {error}") from error
 
     def _receive(self) -> Received:
         try:
@@ -248,6 +246,13 @@ class Client:
         return Unreachable(f"the scheduler at {self.path} hung up; what it did not answer may not have happened")
 
 
+def _line(request: Request) -> bytes:
+    try:
+        return line_of(request)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidSubmission(f"no JSON: {what_is_wrong(error)}") from error
+
+
 def _checked(job: JobRequest) -> JobToSubmit:
     return job if isinstance(job, JobToSubmit) else JobToSubmit(**structs.asdict(job))
 
@@ -257,7 +262,7 @@ def _chunks(jobs: Iterable[JobRequest]) -> Iterator[tuple[JobToSubmit, ...]]:
     chunk: list[JobToSubmit] = []
     size = 0
     for job in map(_checked, jobs):
-        job_bytes = len(line_of(protocol.Submit(job=job)))
+        job_bytes = len(_line(protocol.Submit(job=job)))
         if chunk and (len(chunk) == MAX_JOBS or size + job_bytes > _CHUNK_BYTES):
             yield tuple(chunk)
             chunk, size = [], 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from service_world import Process, Service, refsched
+from service_world import COMMAND, Process, Service, environment, refsched
 
 from reference_scheduler.core.model import AttemptState, JobState
 from reference_scheduler.executors.base import AttemptResult
@@ -116,6 +118,23 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     code, _, error = refsched(tmp_path, "run", "--key", "k", "true")
     mend = "only a scheduler that stays can know keys: start one with refsched serve"
     assert (code, error) == (125, f"error: --key: {mend}\n")
+
+
+def test_what_is_no_text_is_told_with_what_it_is(place: Place) -> None:
+    folder = os.fsdecode(os.fsencode(place.folder) + b"/\xff")
+    Path(folder).mkdir(exist_ok=True)
+    code, out, error = refsched(place.folder, "run", "--cwd", folder, "true")
+    assert (code, out) == (125, "")
+    assert error.endswith("/\\udcff' cannot be written as UTF-8\n")
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    with Service(tmp_path):
+        for command in ("run true", "submit true", "serve --socket s", "record start log.replay"):
+            (tmp_path / "gone").mkdir()
+            gone = ["/bin/sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *COMMAND, *command.split()]
+            done = subprocess.run(gone, capture_output=True, cwd=tmp_path, env=environment(tmp_path), text=True)
+            assert (done.returncode, done.stderr) == (2, "error: the working directory is gone\n")
 
 
 def test_a_scheduler_that_is_named_must_answer(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -205,6 +206,33 @@ def test_a_child_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     lock.release()
     JournalLock(tmp_path / "j.db").release()
     child.communicate("\n")
+
+
+FORKING = """
+import os, signal, sys
+from pathlib import Path
+from reference_scheduler.journal.lock import JournalLock
+lock = JournalLock(Path(sys.argv[1]))
+child = os.fork()
+if not child:
+    signal.pause()
+print(child, flush=True)
+signal.pause()
+"""
+
+
+def test_a_fork_that_outlives_the_holder_does_not_keep_the_lock(tmp_path: Path) -> None:
+    holder = start_program(FORKING, tmp_path / "j.db")
+    child = int(line_of(holder))
+    try:
+        with pytest.raises(JournalLocked):  # what the fork gave up is not given up by its parent
+            JournalLock(tmp_path / "j.db")
+        holder.kill()
+        holder.wait()
+        JournalLock(tmp_path / "j.db").release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        holder.communicate()
 
 
 # Others who write, and no room to write.

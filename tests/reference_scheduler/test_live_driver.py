@@ -719,6 +719,18 @@ async def test_of_an_observed_job_that_was_cancelled_nothing_more_is_expected() 
 
 
 @on_loop
+async def test_a_caller_that_never_says_how_its_run_ended_is_waited_for_until_its_time_is_up() -> None:
+    async with Scheduler(settings(1, rollout=Rollout.OBSERVE), executors=[HeldExecutor()]) as scheduler:
+        lost = await scheduler.submit(held(timeout_us=1000, grace_us=1000))
+        assert (await scheduler.wait(lost.id, TIMEOUT_S)).state is JobState.TIMED_OUT
+        assert scheduler.attempts(lost.id)[0].detail == "its caller was not waited for"
+        assert not scheduler.report(lost.id, DONE)
+        other = await scheduler.submit(held(timeout_us=10**12))  # whose place it would have taken
+        assert scheduler.report(other.id, DONE)
+        assert (await scheduler.wait(other.id, TIMEOUT_S)).state is JobState.COMPLETED
+
+
+@on_loop
 async def test_what_a_caller_ran_under_an_earlier_start_has_failed() -> None:
     journal = MemoryJournal()
     first = await Scheduler(settings(1, rollout=Rollout.OBSERVE), journal, [HeldExecutor()]).start()
@@ -1077,13 +1089,24 @@ async def test_a_journal_that_breaks_at_the_start_is_the_error_of_the_start() ->
 
 
 @on_loop
-async def test_after_the_end_nothing_hangs() -> None:
-    scheduler, _ = await world()
+async def test_after_the_end_nothing_hangs_and_what_cannot_be_had_is_told(tmp_path: Path) -> None:
+    scheduler = await Scheduler(settings(), tmp_path / "j.db", [AtOnceExecutor()]).start()
     job = await scheduler.submit(JobRequest(kind="at_once"))
     await scheduler.wait(job.id, TIMEOUT_S)
     await scheduler.close()
-    with pytest.raises(SchedulerStopping, match="the scheduler has stopped"):
-        await scheduler.cancel(job.id)
+    for call in (
+        lambda: scheduler.cancel(job.id),
+        lambda: scheduler.wait(job.id),
+        lambda: scheduler.submit(held()),
+        lambda: asyncio.to_thread(scheduler.get, job.id),
+        lambda: asyncio.to_thread(scheduler.jobs),
+        lambda: asyncio.to_thread(scheduler.result, job.id),
+        lambda: asyncio.to_thread(scheduler.record_start, tmp_path / "x.replay"),
+    ):
+        with pytest.raises(SchedulerStopping, match=r"the scheduler (has stopped|is stopping)"):
+            await call()
+    assert [notice async for notice in scheduler.observe()] == []
+    assert not (tmp_path / "x.replay").exists()
     await scheduler.close()
 
 

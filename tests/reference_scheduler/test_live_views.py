@@ -6,7 +6,10 @@ import asyncio
 import os
 import signal
 import threading
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import NoneType
 
@@ -28,6 +31,7 @@ from reference_scheduler.errors import (
     UnknownKind,
 )
 from reference_scheduler.executors.base import StopReason
+from reference_scheduler.executors.subagent import Call, SubagentExecutor
 from reference_scheduler.processes import tree
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
@@ -170,6 +174,97 @@ def test_an_error_inside_the_block_interrupts_what_runs() -> None:
         scheduler.submit(held())
         raise KeyError
     assert [context.stop.reason for context in executor.contexts] == [StopReason.SHUTDOWN]
+
+
+def test_after_its_end_the_blocking_scheduler_says_so_and_can_be_closed_again() -> None:
+    with SyncScheduler(settings(), executors=[AtOnceExecutor()]) as scheduler:
+        job = scheduler.submit(JobRequest(kind="at_once")).id
+        chunks = scheduler.logs(job)
+        scheduler.close(StopMode.INTERRUPT)
+    scheduler.close()
+    calls: list[Callable[[], object]] = [
+        scheduler.snapshot,
+        scheduler.drain,
+        partial(scheduler.submit, held()),
+        partial(scheduler.wait, job),
+        partial(scheduler.get, job),
+        partial(next, chunks),
+    ]
+    for call in calls:
+        with pytest.raises(SchedulerStopping, match=r"^the scheduler has stopped$"):
+            call()
+
+
+def test_who_calls_the_blocking_scheduler_as_it_ends_is_told_so() -> None:
+    executor = HeldExecutor()
+    ended: list[str] = []
+
+    def submit() -> None:
+        with suppress(SchedulerStopping):
+            while True:
+                scheduler.submit(JobRequest(kind="at_once"))
+        ended.append("submit")
+
+    def wait() -> None:
+        with suppress(SchedulerStopping):
+            scheduler.wait("1")
+        ended.append("wait")
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (submit, wait) * 8]
+    with SyncScheduler(settings(16), executors=[executor, AtOnceExecutor()]) as scheduler:
+        scheduler.submit(held())
+        for thread in threads:
+            thread.start()
+        scheduler.close(StopMode.INTERRUPT)
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert Counter(ended) == {"submit": 8, "wait": 8}
+
+
+def test_when_ctrl_c_cuts_its_end_short_nobody_waits_for_ever() -> None:
+    waited: list[str] = []
+
+    def wait() -> None:
+        try:
+            scheduler.wait("1")
+        except SchedulerStopping as error:
+            waited.append(str(error))
+
+    scheduler = SyncScheduler(settings(), executors=[HeldExecutor(stubborn=True)]).start()
+    scheduler.submit(held())
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    threading.Thread(target=interrupt_close, args=[scheduler], daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.close()
+    waiting.join(TIMEOUT_S)
+    assert waited == ["the scheduler has stopped"]
+
+
+def interrupt_close(scheduler: SyncScheduler) -> None:
+    """Press Ctrl-C once somebody closes it."""
+    while scheduler.snapshot().hold != "draining":
+        pass
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_a_coroutine_that_would_wait_for_its_own_thread_is_told_so() -> None:
+    async def nested(call: Call) -> str:
+        return scheduler.wait(call.job).state
+
+    async def apart(call: Call) -> str:
+        return await asyncio.to_thread(lambda: scheduler.get(call.job).state)
+
+    executors = [SubagentExecutor({"nested": nested, "apart": apart})]
+    with SyncScheduler(settings(), executors=executors) as scheduler:
+        jobs = [JobRequest(kind="subagent", payload={"callable": name}) for name in ("nested", "apart")]
+        failed, completed = (scheduler.wait(scheduler.submit(job).id, TIMEOUT_S) for job in jobs)
+        assert (failed.state, completed.state) == ("failed", "completed")
+        message = "RuntimeError: the scheduler's own thread cannot wait for it: await asyncio.to_thread(...)"
+        assert scheduler.attempts(failed.id)[0].detail == message
+        result = scheduler.result(completed.id)
+        assert result is not None
+        assert result.values == {"result": "running"}
 
 
 def test_threads_share_one_queue_and_its_bounds() -> None:

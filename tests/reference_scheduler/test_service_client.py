@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,13 @@ def test_errors_have_the_types_that_the_scheduler_raises(client: Client) -> None
         (JobRequest(kind="nope"), UnknownKind),
         (JobRequest(kind="shell", payload={"scripts": "true"}), InvalidSubmission),
         (JobRequest(kind="shell", payload={"script": object()}), InvalidSubmission),
+        (shell("\ud800"), InvalidSubmission),
         (shell("true", request=ResourceRequest(cpu_weight=1000)), ImpossibleRequest),
     ):
         with pytest.raises(error) as caught:
             client.submit(request)
+        with suppress(InvalidSubmission):  # together with others too
+            assert [type(outcome) for outcome in client.submit_many([request])] == [error]
         assert type(caught.value) is error
     for ask in (client.get, client.attempts, client.result, client.why, client.cancel, client.wait):
         with pytest.raises(NoSuchJob):

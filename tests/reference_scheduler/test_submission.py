@@ -48,7 +48,11 @@ def refusal(request: JobRequest, chosen: Settings | None = None) -> SubmissionEr
         (JobRequest(kind="other"), UnknownKind, "kind must be one of held, got 'other'"),
         (held(payload={"wrong": 1}), InvalidSubmission, "wrong: not a key of this payload"),
         (held(payload={"text": "x" * MAX_PAYLOAD_BYTES}), PayloadTooLarge, "at most 262144 are taken"),
-        (held(payload={"text": "\ud800"}), InvalidSubmission, "surrogates not allowed"),
+        (
+            held(payload={"text": "a" * 99 + "\ud800" + "b" * 99}),
+            InvalidSubmission,
+            f"'{'a' * 40}\\ud800{'b' * 40}' cannot be written as UTF-8",
+        ),
         (held(payload={"object": object()}), InvalidSubmission, "type object is unsupported"),
         (held(key="k" * 257), InvalidSubmission, "bytes of key must be between 0 and 256, got 257"),
         (held(key="я" * 129), InvalidSubmission, "bytes of key must be between 0 and 256, got 258"),
