@@ -27,7 +27,7 @@ from reference_scheduler.errors import (
     SubmissionError,
 )
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
-from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.executors.base import AttemptResult, Progress, decode_result
 from reference_scheduler.following import followed
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
@@ -51,7 +51,6 @@ from reference_scheduler.views import (
     RecoveryReport,
     SchedulerSnapshot,
     array_sentence,
-    decode_result,
     end_of,
     in_order,
 )

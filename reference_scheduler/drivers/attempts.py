@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns
+from typing import Any
 from weakref import ref
 
 import msgspec
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from reference_scheduler.admission import Permit
 from reference_scheduler.clock import wall_us
 from reference_scheduler.config import Settings
-from reference_scheduler.core.model import AttemptState, Failure, ResourceRequest, task_of
+from reference_scheduler.core.machine import ATTEMPT_ENDS
+from reference_scheduler.core.model import AttemptState, Failure, ResourceRequest, check_bounds, task_of
 from reference_scheduler.executors import ExecutorRegistry
 from reference_scheduler.executors.base import (
     AttemptContext,
@@ -25,6 +27,8 @@ from reference_scheduler.executors.base import (
     Progress,
     StopReason,
     StopSignal,
+    decode_result,
+    one_line,
 )
 from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
@@ -38,6 +42,10 @@ MAX_UNREAD = 32
 MAX_RESULT_BYTES = 4 << 20
 """A larger result keeps its state, but not its output and values."""
 
+MAX_EXIT_CODE = (1 << 63) - 1
+"""The largest number that a journal can keep, either side of 0."""
+
+_ENDS = frozenset(ATTEMPT_ENDS.values())
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -281,7 +289,7 @@ class Attempts:
             if request.kind not in self._executors:
                 return _failed(Failure.VALIDATION, f"no executor is registered for kind {request.kind!r}")
             timer = self._arm(live, request)
-            return _bounded(await self._executors.of(request.kind).run(self._context(live, request)))
+            return _sound(await self._executors.of(request.kind).run(self._context(live, request)))
         except Exception as error:  # whatever goes wrong is how the attempt failed
             return _failed(Failure.UNKNOWN, f"{type(error).__name__}: {error}")
         finally:
@@ -328,20 +336,34 @@ class Attempts:
             stopping.cancel()
         if not expected.done():
             return AttemptResult(AttemptState.CANCELLED, detail="its caller was not waited for")
-        return _bounded(expected.result())
+        return _sound(expected.result())
 
 
 def _failed(failure: Failure, detail: str) -> AttemptResult:
-    return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
+    return AttemptResult(AttemptState.FAILED, failure=failure, detail=one_line(detail))
 
 
-def _bounded(result: AttemptResult) -> AttemptResult:
-    """Return ``result``, without what makes it too large or cannot be written."""
+def _sound(result: AttemptResult) -> AttemptResult:
+    """Return ``result`` as the journal will have it, without what makes it too large or cannot be written.
+
+    An executor or a caller may hand over anything; what cannot be kept would end the scheduler, not the attempt.
+
+    Raises:
+        Exception: it is not how an attempt ends.
+    """
+    problem, lost = "", dict[str, Any]()
     try:
-        size = len(_encode(result))
+        raw = _encode(result)
+        if len(raw) > MAX_RESULT_BYTES:
+            problem = f"its output and values, {len(raw)} bytes, were too large to keep"
+            lost = {"stdout": Output(), "stderr": Output(), "values": {}}
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return replace(result, values={}, detail=f"{result.detail} (its values cannot be written: {error})".strip())
-    if size <= MAX_RESULT_BYTES:
-        return result
-    detail = f"{result.detail} (its output and values, {size} bytes, were too large to keep)".strip()
-    return replace(result, stdout=Output(), stderr=Output(), values={}, detail=detail)
+        problem, lost = f"its values cannot be written: {error}", {"values": {}}
+    if problem:
+        raw = _encode(replace(result, detail=f"{one_line(result.detail)} ({problem})".strip(), **lost))
+    found = decode_result(raw)
+    if found.state not in _ENDS:
+        raise ValueError(f"an attempt does not end as {found.state}")
+    if found.exit_code is not None:
+        check_bounds("exit_code", found.exit_code, -MAX_EXIT_CODE, MAX_EXIT_CODE)
+    return found

@@ -25,6 +25,7 @@ __all__ = [
     "Progress",
     "StopReason",
     "StopSignal",
+    "decode_result",
     "one_line",
     "require_permit",
     "stopped_state",
@@ -173,6 +174,10 @@ class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):
     stdout: Output = Output()
     stderr: Output = Output()
     values: dict[str, Any] = {}
+
+
+decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
+"""Return the result that was kept as these bytes."""
 
 
 class Executor(Protocol):

@@ -30,7 +30,7 @@ from live_world import (
     settings,
     start_program,
 )
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from reference_scheduler import clock
 from reference_scheduler.clock import Clock
@@ -120,6 +120,84 @@ async def test_whatever_an_executor_does_is_a_result() -> None:
         (JobState.COMPLETED, "(its values cannot be written: Encoding objec"),
         (JobState.COMPLETED, "(its output and values, 5242926 bytes, were t"),
     ]
+
+
+def raw(**fields: object) -> AttemptResult:
+    """Return a result as an executor may make one that is checked by nobody."""
+    result = AttemptResult(AttemptState.COMPLETED)
+    for name, value in fields.items():
+        force_setattr(result, name, value)
+    return result
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize(
+    ("result", "detail"),
+    [
+        (None, "ValidationError: Expected `object`"),
+        (raw(state="created"), "ValueError: an attempt does not end as created"),
+        (raw(state=AttemptState.ADMITTED), "ValueError: an attempt does not end as admitted"),
+        (raw(state=AttemptState.RUNNING), "ValueError: an attempt does not end as running"),
+        (raw(state="gone"), "ValidationError: Invalid enum value 'gone'"),
+        (raw(exit_code="0"), "ValidationError: Expected `int | null`"),
+        (raw(exit_code=1 << 63), "ValueError: exit_code must be between"),
+        (raw(exit_code=-1 << 63), "ValueError: exit_code must be between"),
+        (raw(exit_code=1 << 64), "OverflowError: can't serialize ints"),
+        (raw(signal=1 << 64), "OverflowError: can't serialize ints"),
+        (raw(failure="bad luck"), "ValidationError: Invalid enum value 'bad luck'"),
+        (raw(stdout="text"), "ValidationError: Expected `object`, got `str`"),
+        (raw(values={1: 2}), "ValidationError: Expected `str`, got `int`"),
+    ],
+)
+@on_loop
+async def test_what_is_no_end_of_an_attempt_fails_that_attempt_and_nothing_else(
+    result: Any, detail: str, observed: bool
+) -> None:
+    scheduler, executor = await world(rollout=Rollout.OBSERVE if observed else Rollout.MANDATORY)
+    job = await scheduler.submit(held())
+    if observed:
+        assert scheduler.report(job.id, result)
+    else:
+        executor.end((await executor.begun(1))[0], result)
+    assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.FAILED
+    assert scheduler.attempts(job.id)[0].detail.startswith(detail)
+    another = asyncio.ensure_future(scheduler.run(JobRequest(kind="at_once"), lambda: asyncio.sleep(0, DONE)))
+    assert (await another).state is JobState.COMPLETED
+    await scheduler.close()
+
+
+@on_loop
+async def test_what_is_unusual_but_an_end_is_kept(tmp_path: Path) -> None:
+    executor = HeldExecutor()
+    async with Scheduler(settings(), tmp_path / "journal.db", [executor]) as scheduler:
+        for index, (given, kept) in enumerate(
+            [
+                (raw(state="completed", exit_code=1 - (1 << 63)), raw(exit_code=1 - (1 << 63))),
+                (raw(exit_code=(1 << 63) - 1), raw(exit_code=(1 << 63) - 1)),
+                (raw(values={"text": ("a", 1)}), raw(values={"text": ["a", 1]})),
+            ]
+        ):
+            job = await scheduler.submit(held())
+            executor.end((await executor.begun(index + 1))[index], given)
+            view = await scheduler.wait(job.id, TIMEOUT_S)
+            assert (view.state, view.exit_code, scheduler.result(job.id)) == ("completed", kept.exit_code, kept)
+
+
+@on_loop
+async def test_what_cannot_be_written_of_a_detail_is_shown_in_another_way() -> None:
+    class Unreadable(AtOnceExecutor):
+        async def run(self, context: AttemptContext) -> AttemptResult:
+            if context.payload:
+                raise LookupError("a \udcff\nb")
+            return raw(detail="a \udcff\nb", values={"a": 1})
+
+    async with Scheduler(settings(), executors=[Unreadable()]) as scheduler:
+        details = []
+        for payload in ({}, {"raise": True}):
+            job = await scheduler.submit(JobRequest(kind="at_once", payload=payload))
+            state = (await scheduler.wait(job.id, TIMEOUT_S)).state
+            details.append((state, scheduler.attempts(job.id)[0].detail.partition(" (its")[0]))
+    assert details == [(JobState.COMPLETED, r"a \udcff"), (JobState.FAILED, r"LookupError: a \udcff")]
 
 
 @on_loop
