@@ -161,6 +161,10 @@ class JobSubmissionService:
         """Let the caller of ``job``, which is not run here, report its end."""
         self._attempts.expect_caller(job)
 
+    def forget(self, job: str) -> None:
+        """Undo :meth:`observe`: there is no such job."""
+        self._attempts.forget_caller(job)
+
 
 class _Outcomes:
     """The outcomes of submissions that were made together."""
@@ -254,9 +258,14 @@ class _Submission:
             array_size=request.array_size,
         )
         batch.jobs.append(row)
+        if self._observed:  # by the time that this is durable, attempts may have begun that ask for their callers
+            for job in self._names():
+                self._service.observe(job)
 
-    def _tasks(self) -> Iterable[str]:
-        return (task_id(self._job, index) for index in range(self.request.array_size))
+    def _names(self) -> Iterable[str]:
+        """Return the jobs that it makes."""
+        size = self.request.array_size
+        return (task_id(self._job, index) for index in range(size)) if size else (self._job,)
 
     def durable(self, decisions: Sequence[Decision]) -> None:
         """See :meth:`Intent.durable`."""
@@ -267,13 +276,13 @@ class _Submission:
                 reason = f"{reason}, and {size} more were to be submitted together"
             self._settle(_REFUSALS.get(refusal.code, InvalidSubmission)(reason))
             return
-        if self._observed:
-            for job in self._tasks() if self.request.array_size else (self._job,):
-                self._service.observe(job)
         self._settle(self._job)
 
     def refused(self, error: SchedulerError) -> bool:
         """See :meth:`Intent.refused`."""
+        if self._observed:
+            for job in self._names():
+                self._service.forget(job)
         self._settle(error if isinstance(error, SubmissionError) else SchedulerStopping(str(error)))
         return False
 

@@ -17,6 +17,7 @@ from test_live_record import recorded_starts, verified
 from reference_scheduler.cli import main
 from reference_scheduler.config import Rollout, StopMode
 from reference_scheduler.core.model import JobState, Priority, QueueBounds
+from reference_scheduler.drivers import live
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
 from reference_scheduler.errors import (
@@ -30,7 +31,7 @@ from reference_scheduler.errors import (
     SubmissionKeyConflict,
 )
 from reference_scheduler.executors.base import AttemptResult
-from reference_scheduler.journal.base import Journal, id_of, number_of
+from reference_scheduler.journal.base import Batch, JobRow, Journal, id_of, number_of
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
@@ -284,6 +285,37 @@ async def test_the_caller_of_an_array_that_is_only_observed_reports_each_end() -
         assert (await scheduler.wait("1", TIMEOUT_S)).state == "completed"
         with pytest.raises(InvalidSubmission, match="one job is run and waited for"):
             await scheduler.run(JobRequest(kind="at_once", array_size=2), lambda: never())
+
+
+@on_loop
+async def test_the_caller_of_an_observed_job_is_expected_before_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "MAX_BATCH", 2)  # so that attempts begin while the driver still tells of the array
+    async with Scheduler(settings(9, rollout=Rollout.OBSERVE), executors=[AtOnceExecutor()]) as scheduler:
+        await scheduler.submit(JobRequest(kind="at_once", array_size=9))
+        assert scheduler.get("1").tasks == {"running": 9}
+        assert all(scheduler.report(f"1[{index}]", DONE) for index in range(9))
+        assert (await scheduler.wait("1", TIMEOUT_S)).tasks == {"completed": 9}
+
+
+class Full(MemoryJournal):
+    """A journal that has no room for new jobs."""
+
+    def commit(self, batch: Batch) -> list[JobRow]:
+        """Refuse new jobs."""
+        if batch.jobs:
+            raise JournalUnavailable("full")
+        return super().commit(batch)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+@on_loop
+async def test_of_an_observed_job_that_could_not_be_written_no_end_is_expected(size: int) -> None:
+    async with Scheduler(settings(rollout=Rollout.OBSERVE), Full(), [AtOnceExecutor()]) as scheduler:
+        with pytest.raises(JournalUnavailable):
+            await scheduler.submit(JobRequest(kind="at_once", array_size=size))
+        assert not any(scheduler.report(job, DONE) for job in ("1", "1[0]", "1[1]"))
 
 
 async def never() -> AttemptResult:
