@@ -180,11 +180,12 @@ class _Outcomes:
         self.values.append("")
 
     def set(self, index: int, outcome: Outcome) -> None:
-        """Take the outcome of one that was waited for."""
-        self.values[index] = outcome
-        self._open -= 1
-        if not self._open:
-            self._complete.set()
+        """Take the outcome of one that was waited for; the first stays, for a driver that breaks off refuses all."""
+        if self.values[index] == "":
+            self.values[index] = outcome
+            self._open -= 1
+            if not self._open:
+                self._complete.set()
 
     async def all(self) -> list[Outcome]:
         """Wait until all are there."""

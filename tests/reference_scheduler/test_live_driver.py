@@ -48,7 +48,13 @@ from reference_scheduler.core.model import (
     RetryPolicy,
 )
 from reference_scheduler.drivers.live import TICK_PAUSE_US
-from reference_scheduler.errors import JournalDamaged, JournalUnavailable, NoSuchJob, SchedulerStopping
+from reference_scheduler.errors import (
+    InvalidSubmission,
+    JournalDamaged,
+    JournalUnavailable,
+    NoSuchJob,
+    SchedulerStopping,
+)
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason, StopSignal
 from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
@@ -1019,6 +1025,15 @@ async def test_when_the_journal_breaks_all_who_wait_are_told_and_what_runs_is_st
     with pytest.raises(JournalDamaged):
         await scheduler.close()
     assert not context.permit.live
+
+
+@on_loop
+async def test_who_was_refused_before_the_journal_broke_hears_that_and_all_hear_something() -> None:
+    scheduler = await Scheduler(settings(1), Breaking(2), [HeldExecutor()]).start()
+    outcomes = await scheduler.submit_many([held(estimate_us=-1), held(), held(key="k"), held(key="k")])
+    assert [type(outcome) for outcome in outcomes] == [InvalidSubmission, *[SchedulerStopping] * 3]
+    with pytest.raises(JournalDamaged):
+        await scheduler.close()
 
 
 @on_loop
