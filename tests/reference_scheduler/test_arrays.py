@@ -16,7 +16,7 @@ from test_live_record import recorded_starts, verified
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import Rollout, StopMode
-from reference_scheduler.core.model import JobState, Priority, QueueBounds
+from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority, QueueBounds, task_of
 from reference_scheduler.drivers import live
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
@@ -59,14 +59,36 @@ def sound(path: Path) -> bool:
     return not check_journal(path, Plugins()).problems
 
 
-@pytest.mark.parametrize(
-    ("job", "number"),
-    [("12", 12), ("12[0]", 13), ("12[3]", 16), ("12[03]", 0), ("12[]", 0), ("12[3", 0), ("[3]", 0), ("12[-1]", 0)],
-)
+@pytest.mark.parametrize(("job", "number"), [("12", 12), ("12[0]", 13), ("12[3]", 16), (f"12[{MAX_ARRAY - 1}]", 65548)])
 def test_the_jobs_of_an_array_have_the_numbers_after_its_own(job: str, number: int) -> None:
     assert number_of(job) == number
-    if number:
-        assert id_of(number, 12 if "[" in job else 0) == job
+    assert id_of(number, 12 if "[" in job else 0) == job
+
+
+NO_TASKS = ("", "]", "[", "[]", "12", "12[]", "12[3", "12]", "12[03]", "12[-1]", "12[+1]", "12[1_0]", "12[ 1]", "12[٣]")
+
+
+@pytest.mark.parametrize("job", [*NO_TASKS, "12[4[5]]", "12[3]]", f"12[{'9' * 5000}]"])
+def test_what_no_array_has_is_the_name_of_none_of_its_jobs(job: str) -> None:
+    assert task_of(job) is None
+    assert number_of(job) == (12 if job == "12" else 0)
+
+
+@pytest.mark.parametrize("job", ["[3]", "a[3]", "0[3]", "01", "12[3][4]", "٣", "٣[1]", "9" * 19, f"{'9' * 5000}[0]"])
+def test_what_no_scheduler_names_a_job_is_no_number(job: str) -> None:
+    assert number_of(job) == 0
+
+
+@on_loop
+async def test_there_is_no_job_of_a_name_that_none_can_have(journal: Path | Journal) -> None:
+    async with Scheduler(settings(), journal, [AtOnceExecutor()]) as scheduler:
+        await scheduler.wait((await scheduler.submit(JobRequest(kind="at_once", array_size=3))).id)
+        for job in ("1[1[1]]", "1[01]", "1[3]", "2", "1[٣]", "9" * 5000):
+            with pytest.raises(NoSuchJob):
+                scheduler.get(job)
+            with pytest.raises(NoSuchJob):
+                scheduler.jobs(array=job)
+            assert scheduler.jobs(before=job) in ([], scheduler.jobs())
 
 
 @on_loop
