@@ -525,7 +525,11 @@ def payload_of(row: JobRow) -> dict[str, Any] | None:
 
 
 def check_plugins(settings: Settings, plugins: Plugins) -> None:
-    """Raise ConfigError if ``settings`` name a picker that is not there."""
-    if settings.core.enabled and settings.core.picker not in plugins.pickers:
-        names = ", ".join(plugins.pickers)
-        raise ConfigError(f"scheduler.picker: must be one of {names}, got {settings.core.picker!r}")
+    """Raise ConfigError if ``settings`` name a picker or an allocator that is not there."""
+    core = settings.core
+    for key, name, known in (
+        ("picker", core.picker, plugins.pickers),
+        ("allocator", core.allocator, plugins.allocators),
+    ):
+        if core.enabled and name not in known:
+            raise ConfigError(f"scheduler.{key}: must be one of {', '.join(known)}, got {name!r}")

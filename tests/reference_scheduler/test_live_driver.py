@@ -632,6 +632,9 @@ async def test_new_settings_hold_for_what_starts_later() -> None:
     assert (await executor.begun(4))[3].job == "4"
     with pytest.raises(ConfigError, match=r"scheduler.picker: must be one of fair, .*, got 'none'"):
         await scheduler.reload(Settings(core=Config(picker="none")))
+    with pytest.raises(ConfigError, match=r"scheduler.allocator: must be one of sequential, .*, got 'none'"):
+        await scheduler.reload(Settings(core=Config(allocator="none")))
+    assert scheduler.snapshot().budget.used.process_slots == 1  # it goes on
     await scheduler.close(StopMode.INTERRUPT)
 
 
