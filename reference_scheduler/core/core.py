@@ -389,9 +389,9 @@ class SchedulerCore:
             self._count_stale()
             return
         jobs.end_attempt(job, attempt)
-        if new is COMPLETED or new is JobState.CANCELLED:
+        if new is COMPLETED or (new is JobState.CANCELLED and (job.cancel_requested or not attempt.stopping)):
             jobs.settle(job, new, event.exit_code)
-        elif new is JobState.INTERRUPTED:
+        elif new is JobState.INTERRUPTED or new is JobState.CANCELLED:  # which nobody wanted of the job
             jobs.interrupted(job, attempt, "interrupted")
         else:
             jobs.failed(job, attempt, event)
@@ -488,13 +488,15 @@ class SchedulerCore:
         return False
 
     def _preempt(self) -> None:
-        """Let the highest blocked job displace lower ones, if that is enough for it to start."""
+        """Let the highest job that no limit, pause or size holds displace lower ones, if that lets it start."""
+        view = self._view
         queued = [job for job in self._jobs.open.values() if job.state is QUEUED]
-        job = min(queued, key=lambda job: (RANK[job.spec.priority], job.seq), default=None)
-        if job is None or self._limits.blocks(job):
+        queued.sort(key=lambda job: (RANK[job.spec.priority], job.seq))
+        job = next((job for job in queued if not view.held(job) and view.possible(job.need, job.spec.tasks)), None)
+        if job is None:
             return
-        live = [other for _, _, other in self._view.ends]
-        victims = choose_victims(job, live, self._ledger, self._view.allocator)
+        live = [other for _, _, other in view.ends]
+        victims = choose_victims(job, live, self._ledger, view.allocator)
         if not victims:
             return
         named = []
@@ -505,7 +507,7 @@ class SchedulerCore:
             workers = tuple(worker for worker, _ in attempt.allocation)
             named.append(Victim(victim.spec.id, attempt.number, workers))
         self._beneficiary = job.spec.id
-        reason = f"{job.spec.priority} job {self._view.detail(job, job.reason or PendReason.RESOURCES)}"
+        reason = f"{job.spec.priority} job {view.detail(job, job.reason or PendReason.RESOURCES)}"
         self._jobs.decisions.append(Preempt(job.spec.id, tuple(named), reason))
 
     # Configuration and small helpers.

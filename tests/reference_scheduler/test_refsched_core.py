@@ -356,6 +356,23 @@ def test_a_gang_that_loses_a_worker_is_stopped_and_holds_the_rest_until_it_has_e
     assert world.end("a", JobState.INTERRUPTED) == (dispatch("b"),)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("new", [JobState.INTERRUPTED, JobState.CANCELLED])
+def test_a_gang_stopped_with_a_lost_worker_is_cancelled_only_if_somebody_wants_that(
+    new: JobState, cancelled: bool
+) -> None:
+    world = World(simple(allocator="parallel"), {"m": 2, "n": 2})
+    world.submit("a", tasks=4, idempotency=Idempotency.SAFE_REPEAT)
+    world.runs("a")
+    world.send(WorkerLost, worker="n")
+    if cancelled:
+        world.send(CancelRequested, job="a")
+    decisions = world.end("a", new)
+    requeued = Requeue("a", 1, 0, "interrupted")
+    assert decisions[:1] == (() if cancelled else (requeued,))
+    assert world.state("a") is (JobState.CANCELLED if cancelled else JobState.QUEUED)
+
+
 def test_a_budget_below_use_admits_nothing_until_it_is_back_under() -> None:
     world = machine(4)
     world.submit("a", 3)
@@ -566,6 +583,68 @@ def test_the_fewest_then_cheapest_then_youngest_make_way_and_are_requeued_once()
         dispatch("u"),
         Pend("young", PendReason.RESOURCES, "needs 1 process_slots with 0 free"),
     )
+
+
+@pytest.mark.parametrize(
+    ("widths", "wanted", "victims"),
+    [
+        ((1, 5, 6, 12), 11, [12]),  # one is fewer than two, whatever it holds
+        ((1, 5, 6, 10), 11, [1, 10]),  # 5 and 6 hold the same; the cheapest of all goes first
+        ((1, 6, 7, 11), 12, [1, 11]),
+        ((1, 5, 6, 16), 17, [1, 16]),
+        ((1, 6, 7, 12), 13, [1, 12]),
+        ((1, 5, 6, 10), 16, [6, 10]),
+        ((2, 5, 6, 10), 11, [5, 6]),  # the least that is enough, though 2 is the cheapest of all
+        ((1, 4, 5, 6, 20), 15, [20]),
+        ((2, 4, 5, 6, 14), 15, [2, 14]),  # 4, 5 and 6 hold less, and are more
+        ((1, 2, 7, 8, 13), 22, [1, 8, 13]),
+        ((1, 6, 7, 100), 13, [100]),
+        ((1, 6, 7, 11), 13, [6, 7]),  # 1 and 11 are not enough, 6 and 11 hold more
+        ((1, 7, 8, 9, 13), 24, [7, 8, 9]),  # not 1, 8, 13 or others, which hold more or are not enough
+    ],
+)
+def test_of_all_that_are_few_enough_the_cheapest_together_make_way(
+    widths: tuple[int, ...], wanted: int, victims: list[int]
+) -> None:
+    world = preempting(sum(widths))
+    for width in widths:
+        world.submit(f"w{width}", width, priority=Priority.BACKGROUND, preemptible=True)
+        world.wait(S)
+    displaced = next(d for d in world.submit("u", wanted, priority=Priority.URGENT) if isinstance(d, Preempt))
+    assert sorted(int(victim.job[1:]) for victim in displaced.victims) == victims
+
+
+@pytest.mark.parametrize("holds", ["limit", "pause", "size"])
+def test_a_job_that_could_not_start_anyway_keeps_no_other_from_displacing(holds: str) -> None:
+    world = preempting(2, limits=(Limit(Scope.USER, 1, "u"),))
+    world.send(QueueConfigured, queue="q", paused=True)
+    world.submit("own", user="u")
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("held", 2, priority=Priority.URGENT, user="u" * (holds == "limit"), queue="q" * (holds == "pause"))
+    if holds == "size":
+        world.send(
+            JobUpdated, job=msgspec.structs.replace(world.job("held").spec, request=slots(3)), changed=("request",)
+        )
+    displaced = next(d for d in world.submit("i", priority=Priority.INTERACTIVE) if isinstance(d, Preempt))
+    assert (displaced.job, [victim.job for victim in displaced.victims]) == ("i", ["low"])
+
+
+def test_what_a_victim_costs_is_what_it_holds_and_not_what_it_will_ask_for() -> None:
+    world = preempting(4)
+    for name in ("a", "b"):
+        world.submit(name, 2, priority=Priority.BACKGROUND, preemptible=True)
+    smaller = msgspec.structs.replace(world.job("a").spec, request=slots(1))
+    world.send(JobUpdated, job=smaller, changed=("request",))
+    displaced = next(d for d in world.submit("u", 2, priority=Priority.URGENT) if isinstance(d, Preempt))
+    assert [victim.job for victim in displaced.victims] == ["b"]  # they hold the same, and it is younger
+
+
+@pytest.mark.parametrize("new", [JobState.INTERRUPTED, JobState.CANCELLED])
+def test_a_victim_waits_again_whatever_its_executor_calls_its_end(new: JobState) -> None:
+    world = preempting(1)
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("u", priority=Priority.URGENT)
+    assert world.end("low", new)[0] == Requeue("low", 1, 0, "preempted for job u")
 
 
 def test_a_preempted_job_keeps_its_place_and_is_never_preempted_again() -> None:
