@@ -62,7 +62,7 @@ class Intent(Protocol):
 
 
 class Command:
-    """An event that somebody waits for: cancel, pause, configure. Without one, what was posted before is awaited."""
+    """An event that somebody waits for: cancel, pause, configure; without one, that the driver has come to it."""
 
     def __init__(self, make: Callable[[int], Event | None], wake: WakeReason = WakeReason.MANUAL) -> None:
         self.wake = wake
@@ -74,6 +74,11 @@ class Command:
         event = self._make(now_us)
         if event is None:
             self.durable(())
+            return None
+        try:
+            _encode(event)
+        except ValueError as error:  # text that has no bytes, which would be found only after the core has taken it
+            raise SchedulerError(f"that cannot be written: {error}") from error
         return event
 
     def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:

@@ -43,9 +43,11 @@ from reference_scheduler.core.model import (
     Failure,
     Idempotency,
     JobState,
+    Limit,
     QueueBounds,
     ResourceRequest,
     RetryPolicy,
+    Scope,
 )
 from reference_scheduler.drivers.live import TICK_PAUSE_US
 from reference_scheduler.errors import (
@@ -53,6 +55,7 @@ from reference_scheduler.errors import (
     JournalDamaged,
     JournalUnavailable,
     NoSuchJob,
+    SchedulerError,
     SchedulerStopping,
 )
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Progress, StopReason, StopSignal
@@ -204,6 +207,23 @@ async def test_what_cannot_be_written_of_a_detail_is_shown_in_another_way() -> N
             state = (await scheduler.wait(job.id, TIMEOUT_S)).state
             details.append((state, scheduler.attempts(job.id)[0].detail.partition(" (its")[0]))
     assert details == [(JobState.COMPLETED, r"a \udcff"), (JobState.FAILED, r"LookupError: a \udcff")]
+
+
+@on_loop
+async def test_text_that_cannot_be_written_is_refused_and_nothing_else_happens() -> None:
+    scheduler, executor = await world()
+    job = await scheduler.submit(held())
+    for call in (
+        lambda: scheduler.cancel(job.id, "\udcff"),
+        lambda: scheduler.pause("\udcff"),
+        lambda: scheduler.reload(Settings(core=Config(limits=(Limit(Scope.USER, 1, "\udcff"),)))),
+        lambda: scheduler.submit(held(user="\udcff")),
+    ):
+        with pytest.raises(SchedulerError, match="surrogates not allowed"):
+            await call()
+    executor.end((await executor.begun(1))[0])
+    assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.COMPLETED
+    await scheduler.close()
 
 
 @on_loop
