@@ -92,7 +92,8 @@ class Scheduler:
 
         Raises:
             JournalError: the journal is in use, damaged, or cannot be written.
-            ConfigError: the settings name a picker or a kind that is not there.
+            ConfigError: the settings name a plug-in or a kind that is not there.
+            PluginError: a plug-in that is installed cannot be used.
         """
         plugins = Plugins(available_pickers(), available_allocators())
         check_plugins(self.settings, plugins)
@@ -451,7 +452,7 @@ class Scheduler:
         """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.
 
         Raises:
-            ConfigError: the settings name a picker or a kind that is not there.
+            ConfigError: the settings name a plug-in or a kind that is not there.
         """
         check_plugins(settings, self._plugins)
         check_kinds(settings, self.executors.kinds)

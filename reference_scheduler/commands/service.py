@@ -24,7 +24,7 @@ USAGE = 2
 TRY_AGAIN = 3
 INTERRUPTED = 130
 _STATUSES = {
-    **dict.fromkeys(("config", "bad_request", "unsupported_version", "invalid", "unknown_kind"), USAGE),
+    **dict.fromkeys(("config", "plugin", "bad_request", "unsupported_version", "invalid", "unknown_kind"), USAGE),
     **dict.fromkeys(("unreachable", "busy", "standby", "stopping", "timeout"), TRY_AGAIN),
     **dict.fromkeys(("queue_full", "journal_locked", "journal_unavailable"), TRY_AGAIN),
 }
