@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
+from os.path import realpath
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -478,7 +479,8 @@ class Scheduler:
             OSError: the file cannot be written.
             ReplayError: the file is no log, or damaged, or of another version of the core.
         """
-        if self._driver.recorder is not None and path == self._record_path:
+        under_way = self._record_path if self._driver.recorder is not None else None
+        if under_way is not None and realpath(path) == realpath(under_way):  # two would write over each other
             return self.record_status()
         core = self._driver.core
         recorder = Recorder.resume(path, core)[0] if path.exists() else Recorder.start(path, core)

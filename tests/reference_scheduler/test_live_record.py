@@ -51,6 +51,25 @@ def recorded_starts(log: Path) -> dict[str, float]:
     }
 
 
+@pytest.mark.parametrize("other", ["folder/../live.replay", "link.replay", "linked/live.replay"])
+@on_loop
+async def test_a_file_that_is_being_recorded_into_is_not_begun_again_by_another_name(
+    tmp_path: Path, other: str
+) -> None:
+    log = tmp_path / "live.replay"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.replay").symlink_to(log)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    async with Scheduler(settings(), executors=[AtOnceExecutor()]) as scheduler:
+        scheduler.record_start(log)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        assert scheduler.record_start(tmp_path / other).path == str(log)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        stopped = scheduler.record_stop()
+    found = verified(log)
+    assert (found.sessions, found.events, found.closed) == (1, stopped.events, True)
+
+
 @on_loop
 async def test_a_recording_starts_and_stops_at_any_time(tmp_path: Path) -> None:
     log = tmp_path / "live.replay"
