@@ -142,7 +142,7 @@ class SchedulerCore:
         all jobs from starting.
 
         Raises:
-            KeyError: there was never such a job.
+            KeyError: there was never such a job, or it is an array of which jobs are left.
         """
         outcome = self._jobs.outcomes.get(job_id)
         if outcome is not None:
@@ -157,7 +157,7 @@ class SchedulerCore:
             named = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
             return f"{waits}: {len(missing)} other jobs have to end first ({named})."
         if job.state is SCHEDULED:
-            return f"{waits} and may start in {_s(job.not_before_us - now_us)}."
+            return f"{waits} and may start in {_s(max(job.not_before_us - now_us, 0))}."
         if hold:
             return f"{waits}: {hold}."
         reason = job.reason or PendReason.BEHIND
@@ -166,7 +166,7 @@ class SchedulerCore:
         cause = f"{reason}: {detail}" if detail else str(reason)
         if job.reserved_us is None or job.reserved_us >= FOREVER_US:
             return f"{waits} {place} ({cause})."
-        return f"{waits} {place} ({cause}), reserved to start in {_s(job.reserved_us - now_us)}."
+        return f"{waits} {place} ({cause}), reserved to start in {_s(max(job.reserved_us - now_us, 0))}."
 
     # Reading the state.
 

@@ -710,10 +710,15 @@ def test_why_is_one_sentence_with_reason_place_and_reservation() -> None:
         "Job b has been waiting for 4 s at place 1 of its queue (resources: needs 2 process_slots with 1 free), "
         "reserved to start in 6 s."
     )
+    late = world.core.why("b", 17 * S)  # a runs longer than was estimated, and the next event is not there yet
+    assert late.endswith("reserved to start in 0 s.")
     assert world.core.why("c") == "Job c has been waiting for 4 s at place 2 of its queue (behind)."
     assert world.core.why("c", 7 * S) == "Job c has been waiting for 7 s at place 2 of its queue (behind)."
     for name in ("d", "e"):
         world.submit(name)
+    world.submit("later", not_before_us=9 * S)
+    for now_us, wait_s in ((4 * S, 5), (10 * S, 0)):
+        assert world.core.why("later", now_us).endswith(f" and may start in {wait_s} s.")
     world.submit("f", after_ok=("a", "b"), after_any=("c", "d", "a"))
     assert world.core.why("f") == "Job f has been waiting for 0 s: 4 other jobs have to end first (a, b, c, …)."
     world.end("a")
