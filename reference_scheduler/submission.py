@@ -221,11 +221,11 @@ class _Submission:
             if isinstance(first, str):
                 self._settle(first)
                 return None
-            if first is not None and first is not self:
+            if first is not None:
                 first._same.append(self)
                 return None
         service.check_size(request)
-        self._job = self._job or service.next_job(request.array_size)
+        self._job = service.next_job(request.array_size)
         self._observed = not service.settings.executes(request.kind)
         try:
             spec = spec_of(request, self._job, service.settings.profile(request.kind), now_us)
