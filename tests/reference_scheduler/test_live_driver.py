@@ -49,6 +49,7 @@ from reference_scheduler.core.model import (
     RetryPolicy,
     Scope,
 )
+from reference_scheduler.drivers import live
 from reference_scheduler.drivers.live import TICK_PAUSE_US
 from reference_scheduler.errors import (
     InvalidSubmission,
@@ -1111,6 +1112,21 @@ async def test_of_what_ended_only_the_latest_is_kept_also_in_memory_and_in_a_rec
 
 def kill_itself() -> JobRequest:
     return JobRequest(kind="shell", payload={"script": "kill -9 $$"})
+
+
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@on_loop
+async def test_who_waits_for_a_job_hears_of_its_end_before_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    monkeypatch.setattr(live, "MIN_EVENTS_PER_STATE", 1)  # with each commit
+    journal = MemoryJournal() if kept == "memory" else tmp_path / "journal.db"
+    async with Scheduler(settings(keep_ended=0), journal, [AtOnceExecutor()]) as scheduler:
+        for _ in range(5):
+            views = [await scheduler.submit(JobRequest(kind="at_once", array_size=size)) for size in (0, 3)]
+            ended = await asyncio.gather(*(scheduler.wait(view.id, TIMEOUT_S) for view in views))
+            assert [view.state for view in ended] == [JobState.COMPLETED, JobState.COMPLETED]
+        assert len(scheduler.jobs()) <= 2
 
 
 @on_loop
