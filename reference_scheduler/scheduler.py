@@ -510,6 +510,11 @@ class Scheduler:
 
     # By token.
 
+    def user_of(self, token: str) -> str | None:
+        """Return whose job it is that the attempt of ``token`` carries out, ``None`` if the token is stale."""
+        job = self._driver.core.job(self._attempts.job_of(token))
+        return None if job is None else job.spec.user
+
     def heartbeat(self, token: str) -> bool:
         """Say that an attempt is alive; ``False``: the token is stale, nothing happened. From any thread."""
         return self._attempts.heartbeat(token)

@@ -237,6 +237,11 @@ class Attempts:
         self._tell("progress", live.job, live.number, "", progress)
         return True
 
+    def job_of(self, token: str) -> str:
+        """Return the job whose attempt has ``token``, "" if the token is not good."""
+        live = self._tokens.get(token)
+        return live.job if live else ""
+
     def _refuse(self, token: str, what: str) -> None:
         self.stale += 1
         _, _, rest = token.partition(":")
