@@ -17,7 +17,7 @@ class JournalLock:
 
     Raises:
         JournalLocked: another scheduler holds it.
-        JournalUnavailable: the file cannot be made.
+        JournalUnavailable: the file cannot be made, or is where no locks are.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -30,6 +30,8 @@ class JournalLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise JournalUnavailable(f"{path}: cannot be locked: {error.strerror}") from error
             raise JournalLocked(f"{journal}: another scheduler uses this journal") from error
 
     def release(self) -> None:
