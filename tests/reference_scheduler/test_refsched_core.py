@@ -464,6 +464,20 @@ def test_cancelling_an_array_cancels_all_of_it() -> None:
 # Time.
 
 
+def test_a_deadline_that_is_given_later_counts_as_one_that_was_given_at_once() -> None:
+    world = machine(1, picker="fcfs")
+    world.submit("a")
+    world.submit("b", deadline_us=5 * S)
+    for deadline_us in (None, 9 * S, 7 * S):
+        later = msgspec.structs.replace(world.job("b").spec, deadline_us=deadline_us)
+        world.send(JobUpdated, job=later, changed=("deadline_us",))
+        assert world.core.next_due() == deadline_us
+    world.at_us = 7 * S - 1
+    assert world.send(Tick) == ()
+    world.at_us += 1
+    assert world.send(Tick) == (Expire("b", "not started within 7 s"),)
+
+
 def test_a_job_that_does_not_start_before_its_deadline_expires_then_and_not_before() -> None:
     world = machine(1)
     world.submit("a")
@@ -508,10 +522,10 @@ def test_no_pass_follows_an_event_that_says_so() -> None:
 @pytest.mark.parametrize("scope", list(Scope))
 def test_a_limit_holds_jobs_of_its_scope_and_no_others(scope: Scope) -> None:
     world = machine(9, limits=(Limit(scope, 1),), picker="fcfs")
-    for name, value in (("a", "x"), ("b", "x"), ("c", "y")):
+    for name, value in (("a", "x"), ("b", "x"), ("c", "y"), ("d", ""), ("e", "")):  # who names none has no limit
         fields: dict[str, Any] = {scope.value: value}
         world.submit(name, **fields)
-    assert world.running() == ["a", "c"]
+    assert world.running() == ["a", "c", "d", "e"]
     assert world.core.why("b").endswith(f"(limit: 1 of at most 1 run for {scope} 'x').")
     assert world.end("a") == (dispatch("b"),)
 
@@ -686,6 +700,16 @@ def test_victims_have_to_be_enough_when_the_budget_is_below_what_is_in_use() -> 
     assert [victim.job for victim in displaced.victims] == ["y", "x"]  # one would leave nothing free
 
 
+def test_what_victims_give_back_goes_past_those_who_are_first_in_the_order_of_the_picker() -> None:
+    world = preempting(1, picker="fcfs")
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("first", priority=Priority.BACKGROUND)
+    world.submit("u", priority=Priority.URGENT)
+    decisions = world.end("low", JobState.INTERRUPTED)
+    assert [d for d in decisions if isinstance(d, Dispatch)] == [dispatch("u")]
+    assert world.end("u") == (dispatch("low", attempt=2),)
+
+
 # Reasons.
 
 
@@ -729,6 +753,16 @@ def test_why_is_one_sentence_with_reason_place_and_reservation() -> None:
 
 
 # Configuration.
+
+
+@pytest.mark.parametrize("picker", ["fair", "fcfs", "easy-sjf", "conservative"])
+def test_no_promise_of_a_picker_outlives_it(picker: str) -> None:
+    world = machine(2, picker="easy")
+    world.submit("a", estimate_us=5 * S)
+    world.submit("b", 2, estimate_us=5 * S)
+    assert world.job("b").reserved_us == 5 * S
+    world.send(ConfigLoaded, config=simple(picker), run_pass=False)
+    assert world.job("b").reserved_us is None
 
 
 def test_the_picker_can_be_changed_while_jobs_wait() -> None:

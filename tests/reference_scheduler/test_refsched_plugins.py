@@ -26,7 +26,7 @@ from reference_scheduler.core.amounts import (
     unpack,
 )
 from reference_scheduler.core.events import JobStateChanged, QueueConfigured
-from reference_scheduler.core.model import Job, JobSpec, JobState, QueueBounds
+from reference_scheduler.core.model import Job, JobSpec, JobState, QueueBounds, ResourceRequest
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.core.pickers.base import OrderedPicker
 from reference_scheduler.core.pickers.conservative import Profile
@@ -285,6 +285,21 @@ class LastPicker(OrderedPicker):
 
     def score(self, job: Job) -> int:
         return -job.seq
+
+
+@pytest.mark.parametrize("picker", ["easy", "easy-sjf", "fair"])
+def test_what_would_hold_a_key_beyond_the_reserved_time_does_not_pass_who_waits_for_that_key(picker: str) -> None:
+    world = World(simple(picker), {"m": 4})
+    world.submit("running", 3, estimate_us=10 * S)
+    wide = ResourceRequest(process_slots=2, exclusivity_keys=("k",))
+    world.submit("head", request=wide, workspace="a", estimate_us=S)
+    assert world.job("head").reserved_us == 10 * S
+    narrow = ResourceRequest(process_slots=1, exclusivity_keys=("k",))
+    world.submit("long", request=narrow, workspace="b", estimate_us=11 * S)  # it fits beside the head
+    assert world.running() == ["running"]
+    world.submit("short", request=narrow, workspace="c", estimate_us=10 * S)
+    world.submit("keyless", request=slots(1), workspace="d", estimate_us=11 * S)
+    assert world.running() == ["running", "short"]
 
 
 def fake_entry_points(*entries: EntryPoint) -> object:
