@@ -154,7 +154,7 @@ class Attempts:
         live.source = source
         if len(self._recent) == MAX_RECENT:
             _, timer = self._recent.popleft()
-            timer.cancel()  # or the loop would hold the attempt until then, with all that it printed last
+            timer.cancel()  # or it would take away one that came later
         self._recent.append((live, self._loop.call_later(LINGER_S, self._recent_is_over)))
         self._unread = [*(one for one in self._unread if one()), ref(live)]
         for oldest in self._unread[:-MAX_UNREAD]:

@@ -64,7 +64,7 @@ from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.state import Plugins
-from reference_scheduler.observers import Gap, Notice
+from reference_scheduler.observers import Gap, Notice, Observers
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
@@ -894,6 +894,20 @@ async def test_a_slow_observer_loses_the_newest_is_told_how_many_and_slows_nobod
         "running",
         "completed",
     ]
+
+
+@on_loop
+async def test_a_gap_comes_where_it_was_also_for_who_reads_while_more_happens() -> None:
+    observers = Observers()
+    slow = observers.subscribe(2)
+    for name in ("a", "b", "c"):
+        observers.tell(0, name)
+    assert await anext(slow) == Notice(1, 0, "a")
+    observers.tell(0, "d")  # there is room again, but that c was missed is not told yet
+    assert [await anext(slow), await anext(slow)] == [Notice(2, 0, "b"), Gap(2)]
+    observers.tell(0, "e")
+    observers.close()
+    assert [notice async for notice in slow] == [Notice(5, 0, "e")]
 
 
 # Time.
