@@ -44,6 +44,7 @@ from reference_scheduler.core.model import (
     Idempotency,
     JobState,
     Limit,
+    Priority,
     QueueBounds,
     ResourceRequest,
     RetryPolicy,
@@ -53,6 +54,7 @@ from reference_scheduler.drivers import live
 from reference_scheduler.drivers.live import TICK_PAUSE_US
 from reference_scheduler.errors import (
     InvalidSubmission,
+    JobEnded,
     JournalDamaged,
     JournalUnavailable,
     NoSuchJob,
@@ -841,6 +843,29 @@ async def test_two_who_submit_by_turns_soon_share_their_commits() -> None:
         journal.wait.set()
         await asyncio.gather(first, second)
         assert journal.commits - before == 1 + each
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@on_loop
+async def test_a_priority_that_comes_with_the_end_of_a_job_is_told_to_be_too_late(size: int) -> None:
+    journal, executor = Slow(), HeldExecutor()
+    async with Scheduler(settings(1), journal, [executor]) as scheduler:
+        job = await scheduler.submit(held(array_size=size))
+        (context,) = await executor.begun(1)
+        journal.wait.clear()
+        other = asyncio.ensure_future(scheduler.submit(held()))
+        await asyncio.to_thread(journal.waits.wait)
+        executor.end(context)  # the end and the wish are handled together
+        while not scheduler._attempts.all_over:
+            await asyncio.sleep(0)
+        late = asyncio.ensure_future(scheduler.update(job.id, Priority.URGENT))
+        await asyncio.sleep(0)
+        journal.wait.set()
+        with pytest.raises(JobEnded, match="job 1 has ended, and keeps its priority"):
+            await late
+        assert scheduler.get(job.id).priority == "normal"
+        await other
+        executor.end((await executor.begun(2))[1])
 
 
 @on_loop
