@@ -299,6 +299,27 @@ async def test_what_ended_long_ago_is_forgotten_and_no_job_without_its_request(t
 
 
 @on_loop
+async def test_an_array_is_remembered_as_long_as_one_of_its_jobs_is(
+    journal: Path | Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MIN_EVENTS_PER_STATE", 1)  # what nobody waits for is forgotten at once
+    executor = HeldExecutor()
+    async with Scheduler(settings(keep_ended=0), journal, [executor, AtOnceExecutor()]) as scheduler:
+        await scheduler.pause()
+        await scheduler.submit(JobRequest(kind="at_once", array_size=2, payload={"argv": ["a"]}))
+        await scheduler.submit(held(after_ok=("1[1]",)))
+        await scheduler.resume()
+        (context,) = await executor.begun(1)
+        for _ in range(3):
+            await scheduler.wait((await scheduler.submit(JobRequest(kind="at_once"))).id, TIMEOUT_S)
+        with pytest.raises(NoSuchJob):
+            scheduler.get("1[0]")
+        assert (scheduler.get("1[1]").payload, scheduler.get("1").tasks) == ({"argv": ["a"]}, {"completed": 1})
+        executor.end(context)
+    assert not isinstance(journal, Path) or sound(journal)
+
+
+@on_loop
 async def test_the_caller_of_an_array_that_is_only_observed_reports_each_end() -> None:
     async with Scheduler(settings(rollout=Rollout.OBSERVE), executors=[AtOnceExecutor()]) as scheduler:
         await scheduler.submit(JobRequest(kind="at_once", array_size=2))
