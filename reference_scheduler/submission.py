@@ -9,7 +9,7 @@ from operator import itemgetter
 from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Decision, Reject, RejectCode
 from reference_scheduler.core.events import Event, JobSubmitted
-from reference_scheduler.core.model import JobState, Priority, task_id
+from reference_scheduler.core.model import JobSpec, JobState, Priority, task_id
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.intents import WakeReason
 from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
@@ -88,7 +88,9 @@ class JobSubmissionService:
     def check(self, request: JobRequest) -> SubmissionError | None:
         """Return why ``request`` would be refused, ``None`` if that depends on what else there is by then."""
         try:
-            self.check_size(self._checked(request)[1])
+            _, request = self._checked(request)
+            self.check_size(request)
+            self.spec(request, "1", 0)
         except SubmissionError as error:
             return error
         return None
@@ -129,6 +131,17 @@ class JobSubmissionService:
                 f"array_size is {request.array_size}, and at most {least} jobs may wait: all of an array wait at "
                 f"first, so submit smaller ones or raise {name} in [scheduler.queue]"
             )
+
+    def spec(self, request: JobRequest, job: str, now_us: int) -> JobSpec:
+        """Return what the core is told of ``request``.
+
+        Raises:
+            InvalidSubmission: a field is out of bounds; the message names it.
+        """
+        try:
+            return spec_of(request, job, self.settings.profile(request.kind), now_us)
+        except ValueError as error:
+            raise InvalidSubmission(str(error)) from error
 
     def next_job(self, array_size: int) -> str:
         """Return an id that no job ever had, with as many after it for the jobs of an array."""
@@ -227,10 +240,7 @@ class _Submission:
         service.check_size(request)
         self._job = service.next_job(request.array_size)
         self._observed = not service.settings.executes(request.kind)
-        try:
-            spec = spec_of(request, self._job, service.settings.profile(request.kind), now_us)
-        except ValueError as error:
-            raise InvalidSubmission(str(error)) from error
+        spec = service.spec(request, self._job, now_us)
         if not request.array_size:
             return JobSubmitted(at=now_us, run_pass=False, job=spec)
         return JobSubmitted(
