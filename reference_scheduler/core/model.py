@@ -1,6 +1,7 @@
 """The nouns of the scheduler: jobs, attempts, configuration, and the words for their states.
 
-All times are integer microseconds since an origin of the driver's choice; durations end in ``_us``.
+All times are integer microseconds since an origin of the driver's choice, before which nothing happens; times and
+durations end in ``_us``.
 """
 
 from __future__ import annotations
