@@ -156,7 +156,7 @@ class AdmissionController:
             self._count += 1
             holder = str(self._count)
             self._ledger.acquire(holder, ((LOCAL, need),), request.keys)
-        return Admitted(Permit(request, partial(self._give_back, holder, request)))
+        return Admitted(Permit(request, partial(self._returned.append, (holder, request))))
 
     def set_budget(self, budget: Resources) -> None:
         """Change the budget; below what is held it admits nothing until enough has come back."""
@@ -170,17 +170,8 @@ class AdmissionController:
             self._settle()
             return unpack(self._ledger.free[LOCAL])
 
-    def _give_back(self, holder: str, request: ResourceRequest) -> None:
-        # A collected permit may come back while this very thread holds the lock, so nobody waits for it here:
-        # what is not settled now is settled before the next question is answered.
-        self._returned.append((holder, request))
-        if self._lock.acquire(blocking=False):
-            try:
-                self._settle()
-            finally:
-                self._lock.release()
-
     def _settle(self) -> None:
+        """Take back what was returned; a permit may be collected while this very thread holds the lock."""
         while self._returned:
             holder, request = self._returned.popleft()
             self._ledger.release(holder, ((LOCAL, pack(request.resources)),), request.keys)

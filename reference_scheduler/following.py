@@ -9,10 +9,9 @@ from contextlib import aclosing
 
 from reference_scheduler.drivers.attempts import Attempts, LiveAttempt
 from reference_scheduler.drivers.live import LiveDriver
-from reference_scheduler.executors.base import AttemptResult
+from reference_scheduler.executors.base import AttemptResult, decode_result
 from reference_scheduler.journal.base import Journal
 from reference_scheduler.logs import OutputChunk, Position
-from reference_scheduler.views import decode_result
 
 
 async def followed(

@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 
 from reference_scheduler.core.allocators import ALLOCATORS, Allocator
 from reference_scheduler.core.pickers import PICKERS, Picker
+from reference_scheduler.errors import SchedulerError
 
 PICKER_GROUP = "spawngate.pickers"
 ALLOCATOR_GROUP = "spawngate.allocators"
-
-
 _Plugin = TypeVar("_Plugin")
 
 
-class PluginError(Exception):
+class PluginError(SchedulerError):
     """A name is claimed twice, by two distributions or by one and a built-in plug-in; or loading failed."""
+
+    code = "plugin"
 
 
 def available_pickers() -> Mapping[str, Callable[[], Picker]]:
@@ -51,9 +52,10 @@ def _with_plugins(built_in: Mapping[str, Callable[[], _Plugin]], group: str) -> 
 def _load(entry: EntryPoint, group: str) -> Any:
     try:
         return entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module of somebody else's may raise anything as it is imported
+        what = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise PluginError(
-            f"{group}: {entry.name!r} from {entry.value} cannot be loaded: {error}; mend or uninstall its distribution"
+            f"{group}: {entry.name!r} from {entry.value} cannot be loaded: {what}; mend or uninstall its distribution"
         ) from error
 
 

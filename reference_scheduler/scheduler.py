@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
+from os.path import realpath
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +28,7 @@ from reference_scheduler.errors import (
     SubmissionError,
 )
 from reference_scheduler.executors import Executor, ExecutorRegistry, default_registry
-from reference_scheduler.executors.base import AttemptResult, Progress, told
+from reference_scheduler.executors.base import AttemptResult, Progress, decode_result, told
 from reference_scheduler.following import followed
 from reference_scheduler.journal.base import JobFilter, JobRow, Journal
 from reference_scheduler.journal.memory import MemoryJournal
@@ -51,7 +52,6 @@ from reference_scheduler.views import (
     RecoveryReport,
     SchedulerSnapshot,
     array_sentence,
-    decode_result,
     end_of,
     in_order,
 )
@@ -93,7 +93,8 @@ class Scheduler:
 
         Raises:
             JournalError: the journal is in use, damaged, or cannot be written.
-            ConfigError: the settings name a picker or a kind that is not there.
+            ConfigError: the settings name a plug-in or a kind that is not there.
+            PluginError: a plug-in that is installed cannot be used.
         """
         plugins = Plugins(available_pickers(), available_allocators())
         check_plugins(self.settings, plugins)
@@ -451,7 +452,7 @@ class Scheduler:
         """Go on with other settings; attempts that run keep what they hold, and what is paused stays so.
 
         Raises:
-            ConfigError: the settings name a picker or a kind that is not there.
+            ConfigError: the settings name a plug-in or a kind that is not there.
         """
         check_plugins(settings, self._plugins)
         check_kinds(settings, self.executors.kinds)
@@ -480,7 +481,8 @@ class Scheduler:
         """
         if self._closing is not None:
             raise SchedulerStopping("the scheduler is stopping, and records nothing any more")
-        if self._driver.recorder is not None and path == self._record_path:
+        under_way = self._record_path if self._driver.recorder is not None else None
+        if under_way is not None and realpath(path) == realpath(under_way):  # two would write over each other
             return self.record_status()
         core = self._driver.core
         recorder = Recorder.resume(path, core)[0] if path.exists() else Recorder.start(path, core)
@@ -510,6 +512,11 @@ class Scheduler:
 
     # By token.
 
+    def user_of(self, token: str) -> str | None:
+        """Return whose job it is that the attempt of ``token`` carries out, ``None`` if the token is stale."""
+        job = self._driver.core.job(self._attempts.job_of(token))
+        return None if job is None else job.spec.user
+
     def heartbeat(self, token: str) -> bool:
         """Say that an attempt is alive; ``False``: the token is stale, nothing happened. From any thread."""
         return self._attempts.heartbeat(token)
@@ -528,7 +535,11 @@ def payload_of(row: JobRow) -> dict[str, Any] | None:
 
 
 def check_plugins(settings: Settings, plugins: Plugins) -> None:
-    """Raise ConfigError if ``settings`` name a picker that is not there."""
-    if settings.core.enabled and settings.core.picker not in plugins.pickers:
-        names = ", ".join(plugins.pickers)
-        raise ConfigError(f"scheduler.picker: must be one of {names}, got {settings.core.picker!r}")
+    """Raise ConfigError if ``settings`` name a picker or an allocator that is not there."""
+    core = settings.core
+    for key, name, known in (
+        ("picker", core.picker, plugins.pickers),
+        ("allocator", core.allocator, plugins.allocators),
+    ):
+        if core.enabled and name not in known:
+            raise ConfigError(f"scheduler.{key}: must be one of {', '.join(known)}, got {name!r}")

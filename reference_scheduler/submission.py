@@ -9,7 +9,7 @@ from operator import itemgetter
 from reference_scheduler.config import Settings
 from reference_scheduler.core.decisions import Decision, Reject, RejectCode
 from reference_scheduler.core.events import Event, JobSubmitted
-from reference_scheduler.core.model import JobState, Priority, task_id
+from reference_scheduler.core.model import JobSpec, JobState, Priority, task_id
 from reference_scheduler.drivers.attempts import Attempts
 from reference_scheduler.drivers.intents import WakeReason
 from reference_scheduler.drivers.live import MAX_BATCH, LiveDriver
@@ -89,7 +89,9 @@ class JobSubmissionService:
     def check(self, request: JobRequest) -> SubmissionError | None:
         """Return why ``request`` would be refused, ``None`` if that depends on what else there is by then."""
         try:
-            self.check_size(self._checked(request)[1])
+            _, request = self._checked(request)
+            self.check_size(request)
+            self.spec(request, "1", 0)
         except SubmissionError as error:
             return error
         return None
@@ -133,6 +135,17 @@ class JobSubmissionService:
                 f"first, so submit smaller ones or raise {name} in [scheduler.queue]"
             )
 
+    def spec(self, request: JobRequest, job: str, now_us: int) -> JobSpec:
+        """Return what the core is told of ``request``.
+
+        Raises:
+            InvalidSubmission: a field is out of bounds; the message names it.
+        """
+        try:
+            return spec_of(request, job, self.settings.profile(request.kind), now_us)
+        except ValueError as error:
+            raise InvalidSubmission(str(error)) from error
+
     def next_job(self, array_size: int) -> str:
         """Return an id that no job ever had, with as many after it for the jobs of an array."""
         job = self._last_job + 1
@@ -164,6 +177,10 @@ class JobSubmissionService:
         """Let the caller of ``job``, which is not run here, report its end."""
         self._attempts.expect_caller(job)
 
+    def forget(self, job: str) -> None:
+        """Undo :meth:`observe`: there is no such job."""
+        self._attempts.forget_caller(job)
+
 
 class _Outcomes:
     """The outcomes of submissions that were made together."""
@@ -179,11 +196,12 @@ class _Outcomes:
         self.values.append("")
 
     def set(self, index: int, outcome: Outcome) -> None:
-        """Take the outcome of one that was waited for."""
-        self.values[index] = outcome
-        self._open -= 1
-        if not self._open:
-            self._complete.set()
+        """Take the outcome of one that was waited for; the first stays, for a driver that breaks off refuses all."""
+        if self.values[index] == "":
+            self.values[index] = outcome
+            self._open -= 1
+            if not self._open:
+                self._complete.set()
 
     async def all(self) -> list[Outcome]:
         """Wait until all are there."""
@@ -219,16 +237,13 @@ class _Submission:
             if isinstance(first, str):
                 self._settle(first)
                 return None
-            if first is not None and first is not self:
+            if first is not None:
                 first._same.append(self)
                 return None
         service.check_size(request)
-        self._job = self._job or service.next_job(request.array_size)
+        self._job = service.next_job(request.array_size)
         self._observed = not service.settings.executes(request.kind)
-        try:
-            spec = spec_of(request, self._job, service.settings.profile(request.kind), now_us)
-        except ValueError as error:
-            raise InvalidSubmission(str(error)) from error
+        spec = service.spec(request, self._job, now_us)
         if not request.array_size:
             return JobSubmitted(at=now_us, run_pass=False, job=spec)
         return JobSubmitted(
@@ -257,9 +272,14 @@ class _Submission:
             array_size=request.array_size,
         )
         batch.jobs.append(row)
+        if self._observed:  # by the time that this is durable, attempts may have begun that ask for their callers
+            for job in self._names():
+                self._service.observe(job)
 
-    def _tasks(self) -> Iterable[str]:
-        return (task_id(self._job, index) for index in range(self.request.array_size))
+    def _names(self) -> Iterable[str]:
+        """Return the jobs that it makes."""
+        size = self.request.array_size
+        return (task_id(self._job, index) for index in range(size)) if size else (self._job,)
 
     def durable(self, decisions: Sequence[Decision]) -> None:
         """See :meth:`Intent.durable`."""
@@ -270,13 +290,13 @@ class _Submission:
                 reason = f"{reason}, and {size} more were to be submitted together"
             self._settle(_REFUSALS.get(refusal.code, InvalidSubmission)(reason))
             return
-        if self._observed:
-            for job in self._tasks() if self.request.array_size else (self._job,):
-                self._service.observe(job)
         self._settle(self._job)
 
     def refused(self, error: SchedulerError) -> bool:
         """See :meth:`Intent.refused`."""
+        if self._observed:
+            for job in self._names():
+                self._service.forget(job)
         self._settle(error if isinstance(error, SubmissionError) else SchedulerStopping(str(error)))
         return False
 

@@ -9,10 +9,8 @@ import msgspec
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.model import AttemptState, JobState
-from reference_scheduler.executors.base import AttemptResult, Progress
+from reference_scheduler.executors.base import Progress, decode_result
 from reference_scheduler.journal.base import AttemptRow, JobRow
-
-decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
 
 
 class JobView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,7 @@ from reference_scheduler.service.client import Client
 from reference_scheduler.service.places import SOCKET_VARIABLE, default_socket
 
 _STATUSES = {
-    **dict.fromkeys(("config", "bad_request", "unsupported_version", "invalid", "unknown_kind"), USAGE),
+    **dict.fromkeys(("config", "plugin", "bad_request", "unsupported_version", "invalid", "unknown_kind"), USAGE),
     **dict.fromkeys(("unreachable", "busy", "standby", "stopping", "timeout"), TRY_AGAIN),
     **dict.fromkeys(("queue_full", "journal_locked", "journal_unavailable"), TRY_AGAIN),
 }

@@ -14,5 +14,8 @@ BEHAVIOURS: dict[str, str] = {
     "passers-stay": "jobs without an estimate that pass a blocked one share what is left over beside it",
     "heads-are-held": "a limit or key that a job took when passing the head of EASY holds the head at once",
     "victims-suffice": "attempts are displaced only if that is enough, also where a budget is overdrawn",
+    "stopped-unasked": "what was stopped for others, or with a lost worker, is interrupted, also if it ends cancelled",
+    "cheapest-victims": "of equally few victims those are displaced that hold the least together, as of now",
+    "held-jobs-displace-nothing": "who is held by a limit, a pause or its size keeps nobody from displacing attempts",
     "one-room": "the chain of hashes takes what is free as one sum over the workers",
 }

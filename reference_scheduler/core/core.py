@@ -142,7 +142,7 @@ class SchedulerCore:
         all jobs from starting.
 
         Raises:
-            KeyError: there was never such a job.
+            KeyError: there was never such a job, or it is an array of which jobs are left.
         """
         outcome = self._jobs.outcomes.get(job_id)
         if outcome is not None:
@@ -157,7 +157,7 @@ class SchedulerCore:
             named = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
             return f"{waits}: {len(missing)} other jobs have to end first ({named})."
         if job.state is SCHEDULED:
-            return f"{waits} and may start in {_s(job.not_before_us - now_us)}."
+            return f"{waits} and may start in {_s(max(job.not_before_us - now_us, 0))}."
         if hold:
             return f"{waits}: {hold}."
         reason = job.reason or PendReason.BEHIND
@@ -166,7 +166,7 @@ class SchedulerCore:
         cause = f"{reason}: {detail}" if detail else str(reason)
         if job.reserved_us is None or job.reserved_us >= FOREVER_US:
             return f"{waits} {place} ({cause})."
-        return f"{waits} {place} ({cause}), reserved to start in {_s(job.reserved_us - now_us)}."
+        return f"{waits} {place} ({cause}), reserved to start in {_s(max(job.reserved_us - now_us, 0))}."
 
     # Reading the state.
 
@@ -389,9 +389,9 @@ class SchedulerCore:
             self._count_stale()
             return
         jobs.end_attempt(job, attempt)
-        if new is COMPLETED or new is JobState.CANCELLED:
+        if new is COMPLETED or (new is JobState.CANCELLED and (job.cancel_requested or not attempt.stopping)):
             jobs.settle(job, new, event.exit_code)
-        elif new is JobState.INTERRUPTED:
+        elif new is JobState.INTERRUPTED or new is JobState.CANCELLED:  # which nobody wanted of the job
             jobs.interrupted(job, attempt, "interrupted")
         else:
             jobs.failed(job, attempt, event)
@@ -488,13 +488,15 @@ class SchedulerCore:
         return False
 
     def _preempt(self) -> None:
-        """Let the highest blocked job displace lower ones, if that is enough for it to start."""
+        """Let the highest job that no limit, pause or size holds displace lower ones, if that lets it start."""
+        view = self._view
         queued = [job for job in self._jobs.open.values() if job.state is QUEUED]
-        job = min(queued, key=lambda job: (RANK[job.spec.priority], job.seq), default=None)
-        if job is None or self._limits.blocks(job):
+        queued.sort(key=lambda job: (RANK[job.spec.priority], job.seq))
+        job = next((job for job in queued if not view.held(job) and view.possible(job.need, job.spec.tasks)), None)
+        if job is None:
             return
-        live = [other for _, _, other in self._view.ends]
-        victims = choose_victims(job, live, self._ledger, self._view.allocator)
+        live = [other for _, _, other in view.ends]
+        victims = choose_victims(job, live, self._ledger, view.allocator)
         if not victims:
             return
         named = []
@@ -505,7 +507,7 @@ class SchedulerCore:
             workers = tuple(worker for worker, _ in attempt.allocation)
             named.append(Victim(victim.spec.id, attempt.number, workers))
         self._beneficiary = job.spec.id
-        reason = f"{job.spec.priority} job {self._view.detail(job, job.reason or PendReason.RESOURCES)}"
+        reason = f"{job.spec.priority} job {view.detail(job, job.reason or PendReason.RESOURCES)}"
         self._jobs.decisions.append(Preempt(job.spec.id, tuple(named), reason))
 
     # Configuration and small helpers.

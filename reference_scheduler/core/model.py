@@ -1,6 +1,7 @@
 """The nouns of the scheduler: jobs, attempts, configuration, and the words for their states.
 
-All times are integer microseconds since an origin of the driver's choice; durations end in ``_us``.
+All times are integer microseconds since an origin of the driver's choice, before which nothing happens; times and
+durations end in ``_us``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MAX_ID = 256
 MAX_TASKS = 1 << 20
 MAX_ATTEMPTS = 1000
 MAX_ARRAY = 1 << 16
+_INDEX_DIGITS = len(str(MAX_ARRAY))
 
 
 def task_id(array: str, index: int) -> str:
@@ -36,7 +38,10 @@ def task_id(array: str, index: int) -> str:
 def task_of(job: str) -> tuple[str, int] | None:
     """Return the array and the index that :func:`task_id` made ``job`` of, ``None`` if it did not."""
     array, bracket, index = job.removesuffix("]").rpartition("[")
-    return (array, int(index)) if bracket and job[-1] == "]" and index.isdecimal() else None
+    if not bracket or not index.isdecimal() or len(index) > _INDEX_DIGITS:
+        return None
+    found = array, int(index)
+    return found if task_id(*found) == job else None
 
 
 def check_bounds(name: str, value: int, low: int, high: int) -> None:

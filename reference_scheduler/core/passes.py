@@ -227,12 +227,10 @@ class Pass:
     def _held_back(self, job: Job) -> PendReason | None:
         if self.exhausted:
             return PendReason.BATCH
-        blocked = self._limits.blocks(job) if self._limits.active else None
-        if blocked is not None:
-            return blocked[0]
-        if job.keys and self.ledger.held_key(job.keys):
+        held = self.held(job)
+        if held is None and job.keys and self.ledger.held_key(job.keys):
             return PendReason.EXCLUSIVITY
-        return None
+        return held
 
     def _no_room(self, job: Job) -> PendReason:
         possible = self.possible(job.need, job.spec.tasks)

@@ -20,7 +20,7 @@ def choose_victims(job: Job, live: Sequence[Job], ledger: Ledger, allocator: All
     """Return the fewest attempts whose end lets ``job`` start; of those the cheapest, then the youngest.
 
     Only preemptible attempts of a lower class are taken, and no job twice in its life, so preemption cannot
-    go round in circles. Cheap means holding little. The result is empty if no choice would do.
+    go round in circles. Cheap means holding little, all victims together. The result is empty if no choice would do.
     """
     candidates = sorted(
         (
@@ -28,20 +28,30 @@ def choose_victims(job: Job, live: Sequence[Job], ledger: Ledger, allocator: All
             for other in live
             if other.attempt is not None and _may_be_displaced(other, other.attempt, job)
         ),
-        key=lambda pair: (sum(unpack(pair[0].total)), -pair[1].started_us, -pair[0].seq),
+        key=lambda pair: (_cost(pair), -pair[1].started_us, -pair[0].seq),
     )
     if not _suffices(job, candidates, ledger, allocator):
         return []
     for size in range(1, min(MOST_EXACT, len(candidates)) + 1):
+        best: list[Candidate] = []
+        least = 0
         for chosen in combinations(candidates, size):
-            if _suffices(job, chosen, ledger, allocator):
-                return list(chosen)
+            cost = sum(map(_cost, chosen))
+            if (not best or cost < least) and _suffices(job, chosen, ledger, allocator):
+                best, least = list(chosen), cost
+        if best:
+            return best
     victims = list(candidates)
     for candidate in reversed(candidates):
         fewer = [victim for victim in victims if victim is not candidate]
         if _suffices(job, fewer, ledger, allocator):
             victims = fewer
     return victims
+
+
+def _cost(candidate: Candidate) -> int:
+    """Return how much it holds, all dimensions together."""
+    return sum(sum(unpack(amount)) for _, amount in candidate[0].shares)
 
 
 def _may_be_displaced(other: Job, attempt: Attempt, job: Job) -> bool:

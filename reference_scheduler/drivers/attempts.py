@@ -25,6 +25,7 @@ from reference_scheduler.executors.base import (
     Progress,
     StopReason,
     StopSignal,
+    decode_result,
     one_line,
     stopped_state,
     told,
@@ -32,7 +33,6 @@ from reference_scheduler.executors.base import (
 from reference_scheduler.journal.base import JobRow, Journal
 from reference_scheduler.observers import Observers
 from reference_scheduler.requests import DEFAULT_GRACE_US, JobRequest, decode_request, fingerprint
-from reference_scheduler.views import decode_result
 from reference_scheduler.waiting import Waiters
 
 MAX_RECENT, LINGER_S = 4, 10.0
@@ -150,7 +150,7 @@ class Attempts:
         live.source = source
         if len(self._recent) == MAX_RECENT:
             _, timer = self._recent.popleft()
-            timer.cancel()  # or the loop would hold the attempt until then, with all that it printed last
+            timer.cancel()  # or it would take away one that came later
         self._recent.append((live, self._loop.call_later(LINGER_S, self._recent_is_over)))
         self._unread = [*(one for one in self._unread if one()), ref(live)]
         for oldest in self._unread[:-MAX_UNREAD]:
@@ -232,6 +232,11 @@ class Attempts:
         live.progress = progress
         self._tell("progress", live.job, live.number, "", progress)
         return True
+
+    def job_of(self, token: str) -> str:
+        """Return the job whose attempt has ``token``, "" if the token is not good."""
+        live = self._tokens.get(token)
+        return live.job if live else ""
 
     def _refuse(self, token: str, what: str) -> None:
         self.stale += 1
@@ -349,7 +354,7 @@ def _grace_us(request: JobRequest) -> int:
 
 
 def _failed(failure: Failure, detail: str) -> AttemptResult:
-    return AttemptResult(AttemptState.FAILED, failure=failure, detail=detail)
+    return AttemptResult(AttemptState.FAILED, failure=failure, detail=one_line(detail))
 
 
 def _kept(result: object) -> AttemptResult:

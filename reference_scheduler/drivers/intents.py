@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reference_scheduler.core import SchedulerCore
-from reference_scheduler.core.decisions import Decision
+from reference_scheduler.core.decisions import Decision, Reject
 from reference_scheduler.core.events import Event, JobStateChanged, JobUpdated, Tick
 from reference_scheduler.core.model import JobState, Priority
 from reference_scheduler.drivers.attempts import LiveAttempt
@@ -62,7 +62,7 @@ class Intent(Protocol):
 
 
 class Command:
-    """An event that somebody waits for: cancel, pause, configure. Without one, what was posted before is awaited."""
+    """An event that somebody waits for: cancel, pause, configure; without one, that the driver has come to it."""
 
     def __init__(self, make: Callable[[int], Event | None], wake: WakeReason = WakeReason.MANUAL) -> None:
         self.wake = wake
@@ -74,6 +74,11 @@ class Command:
         event = self._make(now_us)
         if event is None:
             self.durable(())
+            return None
+        try:
+            _encode(event)
+        except ValueError as error:  # text that has no bytes, which would be found only after the core has taken it
+            raise SchedulerError(f"that cannot be written: {error}") from error
         return event
 
     def add_rows(self, batch: Batch, decisions: tuple[Decision, ...]) -> None:
@@ -116,7 +121,7 @@ class Reprioritised(Command):
     def _update(self, now_us: int) -> Event:
         jobs = self._core().open_jobs_of(self._job)
         if not jobs:
-            raise JobEnded(f"job {self._job} has ended, and keeps its priority")
+            raise self._too_late()
         spec = replace(jobs[0].spec, id=self._job, priority=self._priority)
         return JobUpdated(at=now_us, run_pass=False, job=spec, changed=("priority",))
 
@@ -126,6 +131,15 @@ class Reprioritised(Command):
         batch.changes += [JobChange(job.spec.id, job.state, job.attempts, priority=priority) for job in jobs]
         if jobs and jobs[0].array == self._job:
             batch.changes.append(JobChange(self._job, JobState.QUEUED, None, priority=priority, is_array=True))
+
+    def durable(self, decisions: tuple[Decision, ...]) -> None:
+        """See :meth:`Intent.durable`; what was handled just before may have been the end of the job."""
+        if any(isinstance(decision, Reject) for decision in decisions):
+            self.refused(self._too_late())
+        super().durable(decisions)
+
+    def _too_late(self) -> JobEnded:
+        return JobEnded(f"job {self._job} has ended, and keeps its priority")
 
 
 class Ended:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -49,20 +50,19 @@ def metrics(schedule: Schedule, elapsed_s: float) -> Metrics:
     result: Metrics = {"jobs": len(runs), "skipped": schedule.skipped, "refused": len(schedule.refused)}
     result |= _measures(runs, schedule.processors)
     result["jobs_per_second"] = round(len(runs) / elapsed_s, 1) if elapsed_s > 0 else None
-    result["classes"] = _grouped(runs, schedule.processors, {run.job: run.priority.value for run in runs})
-    result["lanes"] = _grouped(runs, schedule.processors, {run.job: run.lane for run in runs})
+    result["classes"] = _grouped(schedule, attrgetter("priority.value"))
+    result["lanes"] = _grouped(schedule, attrgetter("lane"))
     return result
 
 
-def _grouped(runs: Iterable[JobRun], processors: int, group_of: Mapping[str, str]) -> dict[str, Metrics]:
+def _grouped(schedule: Schedule, name_of: Callable[[JobRun], str]) -> dict[str, Metrics]:
     groups: dict[str, list[JobRun]] = {}
-    for run in runs:
-        groups.setdefault(group_of[run.job], []).append(run)
-    return {name: {"jobs": len(groups[name]), **_measures(groups[name], processors)} for name in sorted(groups)}
+    for run in schedule.runs:
+        groups.setdefault(name_of(run), []).append(run)
+    return {name: {"jobs": len(runs), **_measures(runs, schedule.processors)} for name, runs in sorted(groups.items())}
 
 
-def _measures(runs: Iterable[JobRun], processors: int) -> Metrics:
-    runs = list(runs)
+def _measures(runs: Sequence[JobRun], processors: int) -> Metrics:
     if not runs:
         return dict.fromkeys(("mean_wait", "max_wait", "mean_bounded_slowdown", "utilisation", "makespan"))
     waits = [(run.start_us - run.submit_us) / SECOND_US for run in runs]

@@ -33,7 +33,7 @@ from reference_scheduler.core.model import (
     task_of,
 )
 from reference_scheduler.drivers.schedule import JobRun, Schedule
-from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError
+from reference_scheduler.workloads.model import TimedJob, Workload, WorkloadError, from_zero
 
 UNBOUNDED = 1 << 40
 NEVER_US = 1 << 63
@@ -65,17 +65,19 @@ def simulation_config(picker: str = "fair", allocator: str = "sequential") -> Co
 class SimulationDriver:
     """Delivers submissions and ends to ``core`` in the order that ``tie`` says, and plays the executors.
 
-    ``observer`` is called with each event and the decisions it gave. Jobs run for the time their workload
-    says and complete; what is preempted or cancelled stops at once.
+    ``observer`` is called with each event and the decisions it gave; their times are those of the workload, or, if
+    that begins before time 0, from its first submission on. Jobs run for the time their workload says and complete;
+    what is preempted or cancelled stops at once.
 
     Raises:
-        WorkloadError: two jobs have the same id.
+        WorkloadError: two jobs have the same id, or times are too far apart to be counted.
     """
 
     def __init__(
         self, core: SchedulerCore, workload: Workload, tie: Tie = Tie.EVENT, observer: Observer | None = None
     ) -> None:
         self._core = core
+        workload, self._later_us = from_zero(workload)
         self._workload = workload
         self._jobs = workload.jobs
         self._batch = tie is Tie.BATCH
@@ -104,7 +106,6 @@ class SimulationDriver:
             InvariantViolation: the core is defective, or jobs are left that nothing will ever start.
         """
         jobs, count, ends = self._jobs, len(self._jobs), self._ends
-        self._now_us = min(jobs[0].submit_us, 0) if jobs else 0
         self._deliver(ConfigLoaded(at=self._now_us, config=config))
         for worker, capacity in self._workload.workers:
             self._deliver(WorkerUpdated(at=self._now_us, worker=worker, capacity=capacity))
@@ -274,12 +275,13 @@ class SimulationDriver:
         self._replies.append(JobStateChanged(at=self._now_us, job=job, attempt=attempt, old=RUNNING, new=state))
 
     def _schedule(self) -> Schedule:
-        runs = []
+        runs, later_us = [], self._later_us
         for index, end_us in sorted(self._end.items()):
             timed = self._jobs[index]
-            start_us, spec = self._first_start[index], timed.job
+            start_us, spec = self._first_start[index] - later_us, timed.job
             width = spec.effective_request.process_slots * spec.tasks
-            runs.append(JobRun(spec.id, timed.submit_us, start_us, end_us, width, spec.priority, spec.workspace))
+            submit_us, end_us = timed.submit_us - later_us, end_us - later_us
+            runs.append(JobRun(spec.id, submit_us, start_us, end_us, width, spec.priority, spec.workspace))
         processors = sum(resources.process_slots for _, resources in self._workload.workers)
         return Schedule(tuple(runs), processors, self._workload.skipped, tuple(self._refused))
 

@@ -25,6 +25,7 @@ __all__ = [
     "Progress",
     "StopReason",
     "StopSignal",
+    "decode_result",
     "one_line",
     "require_permit",
     "stopped_state",
@@ -205,6 +206,10 @@ class AttemptResult(msgspec.Struct, frozen=True, omit_defaults=True):
             check_bounds("exit_code", self.exit_code, 0, 255)
         if self.signal is not None:
             check_bounds("signal", self.signal, 1, 127)
+
+
+decode_result = msgspec.msgpack.Decoder(AttemptResult).decode
+"""Return the result that was kept as these bytes."""
 
 
 class Executor(Protocol):

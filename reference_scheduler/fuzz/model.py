@@ -43,11 +43,12 @@ class CheckError(Exception):
 
 
 class Held(msgspec.Struct):
-    """What a live attempt holds."""
+    """What a live attempt holds, and whether it has to stop though nobody wants that of the job."""
 
     attempt: int
     shares: dict[str, Resources]
     keys: frozenset[str]
+    stopped: bool = False
 
 
 class Known(msgspec.Struct):
@@ -59,6 +60,7 @@ class Known(msgspec.Struct):
     failures: int = 0
     not_before_us: int = 0
     preempted: bool = False
+    unwanted: bool = False
 
 
 class Model:
@@ -112,6 +114,8 @@ class Model:
             case JobStateChanged():
                 self._state_changed(core, event)
             case CancelRequested():
+                for name, known in self._jobs.items():
+                    known.unwanted |= event.job in (name, known.array)
                 if event.job in self._jobs and event.job not in self._live:
                     _check(core.outcome(event.job) is not None, "cancel", f"job {event.job} is still there")
             case GenerationStarted():
@@ -136,7 +140,8 @@ class Model:
             case WorkerLost():
                 self._workers.pop(event.worker, None)
                 for name, held in list(self._live.items()):
-                    if held.shares.pop(event.worker, None) is not None and not held.shares:
+                    held.stopped |= held.shares.pop(event.worker, None) is not None
+                    if not held.shares:
                         del self._live[name]
             case QueueConfigured():
                 self._queues[event.queue] = event
@@ -170,7 +175,10 @@ class Model:
             return
         del self._live[event.job]
         known, outcome = self._jobs[event.job], core.outcome(event.job)
-        if event.new in ("completed", "cancelled"):
+        if event.new == "cancelled" and held.stopped and not known.unwanted:
+            right = outcome is None or outcome.state in ("failed", "dead_letter")
+            _check(right, "end", f"job {event.job} is cancelled, which nobody wanted")
+        elif event.new in ("completed", "cancelled"):
             right = outcome is not None and outcome.state == event.new
             _check(right, "end", f"job {event.job} did not end {event.new}")
         elif event.new in ("failed", "timed_out"):
@@ -202,6 +210,8 @@ class Model:
             live = held is not None and held.attempt == victim.attempt
             _check(allowed and live, "preempt", f"job {victim.job} may not be displaced")
             known.preempted = True
+            if held is not None:
+                held.stopped = True
 
     def _dispatch(self, core: SchedulerCore, decision: Dispatch) -> None:
         name = decision.job

@@ -10,11 +10,13 @@ from typing import Protocol
 
 import msgspec
 
-from reference_scheduler.core.model import AttemptState, JobState, task_id
+from reference_scheduler.core.model import AttemptState, JobState, task_id, task_of
 from reference_scheduler.replay.records import Entry, State
 
 GENESIS = bytes(16)
 """The mark before the first commit."""
+_TOO_MANY_DIGITS = 19
+"""So many a number may have that no journal can count to."""
 MAX_LISTED_BYTES = 16 * 1024
 """A longer request does not come with the list of jobs, of which there may be a thousand."""
 
@@ -221,13 +223,9 @@ def number_of(job: str) -> int:
 
     The jobs of an array have the numbers that follow its own: ``12[3]`` is job number 16.
     """
-    if job.isascii() and job.isdigit():
-        return int(job) if len(job) < 19 and not job.startswith("0") else 0
-    array, bracket, index = job.removesuffix("]").partition("[")
-    number = number_of(array) if bracket and job[-1] == "]" else 0
-    if not number or not (index == "0" or number_of(index)):
-        return 0
-    return number + 1 + int(index)
+    array, index = task_of(job) or (job, -1)
+    is_number = array.isascii() and array.isdigit() and not array.startswith("0")
+    return int(array) + 1 + index if is_number and len(array) < _TOO_MANY_DIGITS else 0
 
 
 def id_of(number: int, array: int) -> str:

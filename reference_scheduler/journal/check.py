@@ -16,9 +16,8 @@ from reference_scheduler.journal.base import GENESIS, id_of, number_of
 from reference_scheduler.journal.lock import JournalLock, real_path
 from reference_scheduler.journal.schema import VERSION
 from reference_scheduler.journal.sqlite import REQUEST, connect, mapped_errors, read_log, read_states
-from reference_scheduler.journal.state import Plugins
+from reference_scheduler.journal.state import Plugins, decides_alike, restored
 from reference_scheduler.journal.wal import inspect_wal
-from reference_scheduler.replay.records import CHAIN_BYTES, Entry
 from reference_scheduler.requests import fingerprint
 
 _COUNTS = (
@@ -50,7 +49,7 @@ def check_journal(path: Path, plugins: Plugins) -> JournalCheck:
     Raises:
         JournalUnavailable: it cannot be read.
         JournalDamaged: it is no journal, or so damaged that there is nothing to compare.
-        JournalError: another release wrote it.
+        JournalError: another release wrote it, or it needs a plug-in that is not installed.
     """
     path = real_path(path)
     if not path.is_file():
@@ -107,19 +106,17 @@ class _Replay:
         """Yield what does not follow; ``core`` is ``None`` afterwards if the end could not be reached."""
         try:
             states = list(read_states(self._connection))
-            core, mark = SchedulerCore(*self._plugins), GENESIS
-            if states:
-                state, mark, _ = states.pop(0)
-                core, self.number = SchedulerCore.restore(state.snapshot, *self._plugins), state.number
+            state, mark, _ = states.pop(0) if states else (None, GENESIS, 0)
+            core = restored(state, self._plugins)
+            self.number = state.number if state else 0
             for entries, _ in read_log(self._connection, self.number, mark):
                 for entry in entries:
-                    problem = _decide(core, entry)
-                    if problem:
-                        yield problem
+                    if not decides_alike(core, entry, self._plugins):
+                        yield f"event {entry.number} is decided differently by this release"
                         return
                     self.number = entry.number
                 if states and states[0][0].number == self.number:
-                    later = SchedulerCore.restore(states.pop(0)[0].snapshot, *self._plugins)
+                    later = restored(states.pop(0)[0], self._plugins)
                     yield from _compare(core, later, self.number)
                     core = later
             for state, _, _ in states:
@@ -127,16 +124,6 @@ class _Replay:
             self.core = core
         except JournalDamaged as error:
             yield str(error)
-
-
-def _decide(core: SchedulerCore, entry: Entry) -> str:
-    try:
-        decisions = core.handle(entry.event)
-    except ValueError as error:
-        return f"event {entry.number} cannot be: {error}"
-    if decisions == entry.decisions and core.chain[:CHAIN_BYTES] == entry.chain:
-        return ""
-    return f"event {entry.number} is decided differently by this release"
 
 
 def _compare(replayed: SchedulerCore, kept: SchedulerCore, number: int) -> Iterator[str]:

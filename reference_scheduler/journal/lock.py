@@ -25,7 +25,7 @@ class JournalLock:
 
     Raises:
         JournalLocked: another scheduler holds it.
-        JournalUnavailable: the file cannot be made.
+        JournalUnavailable: the file cannot be made, or is where no locks are.
     """
 
     def __init__(self, journal: Path) -> None:

@@ -121,7 +121,7 @@ class SqliteJournal:
                 if not self._is_older:
                     migrate(self._writer)
                 self.owner = _owner(self._writer)
-                self._mark, self._number = last_mark(self._writer)
+                self._mark = _last_mark(self._writer)
             self._reader = opened.enter_context(closing(connect(path)))
             self._opened = opened.pop_all()
         self._path = path
@@ -142,14 +142,14 @@ class SqliteJournal:
             with mapped_errors(self._path):
                 writer.execute("BEGIN IMMEDIATE")
                 self._check_place()
-                mark, number = self._write(writer, batch)
+                mark = self._write(writer, batch)
                 begun = [writer.execute(_SELECT_JOB, (number_of(job),)).fetchone() for job in batch.begun]
                 writer.execute("COMMIT")
         except BaseException:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        self._mark, self._number = mark, number
+        self._mark = mark
         return [_job_row(row) for row in begun]
 
     def _check_place(self) -> None:
@@ -161,8 +161,9 @@ class SqliteJournal:
         if not os.path.samestat(found, self._file):
             raise JournalUnavailable(f"{self._path}: is another file than was opened; nothing was written")
 
-    def _write(self, writer: sqlite3.Connection, batch: Batch) -> tuple[bytes, int]:
-        mark, number = self._mark, self._number
+    def _write(self, writer: sqlite3.Connection, batch: Batch) -> bytes:
+        """Write all of ``batch``, and return the mark of the log after it."""
+        mark = self._mark
         if batch.generation is not None:
             row = batch.generation
             writer.execute(
@@ -174,7 +175,6 @@ class SqliteJournal:
             number = batch.entries[0].number
             mark = next_mark(mark, number, count, batch.wall_us, body)
             writer.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", (number, count, batch.wall_us, body, mark))
-            number += count - 1
         if batch.jobs:
             writer.executemany(_INSERT_JOB, map(_job_values, batch.jobs))
             keys = [(row.key, row.fingerprint, row.job) for row in batch.jobs if row.key]
@@ -200,7 +200,7 @@ class SqliteJournal:
             writer.execute("INSERT OR REPLACE INTO meta VALUES ('paused', ?)", (str(int(batch.paused)),))
         if batch.state is not None:
             self._write_state(writer, batch, batch.state, mark)
-        return mark, number
+        return mark
 
     def _write_state(self, writer: sqlite3.Connection, batch: Batch, state: State, mark: bytes) -> None:
         """Write the state and let go of all that only an earlier one than the one before it needs."""
@@ -326,11 +326,11 @@ def _owner(writer: sqlite3.Connection) -> str:
     return owner
 
 
-def last_mark(connection: sqlite3.Connection) -> tuple[bytes, int]:
-    """Return the mark of the last row of the log and the number of the last event."""
-    row = connection.execute("SELECT mark, number + count - 1 FROM log ORDER BY number DESC LIMIT 1").fetchone()
-    row = row or connection.execute("SELECT log_mark, number FROM states ORDER BY number DESC LIMIT 1").fetchone()
-    return row or (GENESIS, 0)
+def _last_mark(writer: sqlite3.Connection) -> bytes:
+    """Return the mark of the last row of the log."""
+    row = writer.execute("SELECT mark FROM log ORDER BY number DESC LIMIT 1").fetchone()
+    row = row or writer.execute("SELECT log_mark FROM states ORDER BY number DESC LIMIT 1").fetchone()
+    return row[0] if row else GENESIS
 
 
 def read_states(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[tuple[State, bytes, int]]:

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.allocators import ALLOCATORS, Allocator
+from reference_scheduler.core.events import ConfigLoaded
 from reference_scheduler.core.jobs import dependencies
-from reference_scheduler.core.model import task_of
+from reference_scheduler.core.model import Config, task_of
 from reference_scheduler.core.pickers import PICKERS, Picker
 from reference_scheduler.errors import JournalDamaged, JournalError
 from reference_scheduler.journal.base import Saved
-from reference_scheduler.replay.records import CHAIN_BYTES
+from reference_scheduler.replay.records import CHAIN_BYTES, Entry, State
 
 
 class Plugins(NamedTuple):
@@ -22,6 +23,12 @@ class Plugins(NamedTuple):
 
     pickers: Mapping[str, Callable[[], Picker]] = PICKERS
     allocators: Mapping[str, Callable[[], Allocator]] = ALLOCATORS
+
+    def check(self, config: Config) -> None:
+        """Raise JournalError if a journal has a ``config`` that names a plug-in that is not there."""
+        for name, known in ((config.picker, self.pickers), (config.allocator, self.allocators)):
+            if name not in known:
+                raise JournalError(f"the journal needs the plug-in {name!r}, which is not installed")
 
 
 def core_of(saved: Saved, plugins: Plugins) -> SchedulerCore:
@@ -31,23 +38,42 @@ def core_of(saved: Saved, plugins: Plugins) -> SchedulerCore:
         JournalError: this core decides differently, or lacks a plug-in.
         JournalDamaged: an event cannot be handled at all.
     """
-    try:
-        if saved.state is None:
-            core = SchedulerCore(plugins.pickers, plugins.allocators)
-        else:
-            core = SchedulerCore.restore(saved.state.snapshot, plugins.pickers, plugins.allocators)
-        for entry in saved.entries:
-            decisions = core.handle(entry.event)
-            if decisions != entry.decisions or core.chain[:CHAIN_BYTES] != entry.chain:
-                raise JournalError(
-                    f"event {entry.number} of the journal was decided differently by the release that wrote it: "
-                    "stop it cleanly with that release first"
-                )
-    except KeyError as error:
-        raise JournalError(f"the journal needs the plug-in {error}, which is not installed") from error
-    except ValueError as error:
-        raise JournalDamaged(f"the journal holds an event that cannot be: {error}") from error
+    core = restored(saved.state, plugins)
+    for entry in saved.entries:
+        if not decides_alike(core, entry, plugins):
+            raise JournalError(
+                f"event {entry.number} of the journal was decided differently by the release that wrote it: "
+                "stop it cleanly with that release first"
+            )
     return core
+
+
+def restored(state: State | None, plugins: Plugins) -> SchedulerCore:
+    """Return the core of ``state``, a new one if there is none yet.
+
+    Raises:
+        JournalError: it lacks a plug-in.
+    """
+    if state is None:
+        return SchedulerCore(*plugins)
+    plugins.check(state.snapshot.config)
+    return SchedulerCore.restore(state.snapshot, *plugins)
+
+
+def decides_alike(core: SchedulerCore, entry: Entry, plugins: Plugins) -> bool:
+    """Have ``core`` handle the event of ``entry``, and return whether it comes to what was kept.
+
+    Raises:
+        JournalError: it lacks a plug-in.
+        JournalDamaged: the event cannot be handled at all.
+    """
+    if isinstance(entry.event, ConfigLoaded):
+        plugins.check(entry.event.config)
+    try:
+        decisions = core.handle(entry.event)
+    except ValueError as error:
+        raise JournalDamaged(f"event {entry.number} of the journal cannot be: {error}") from error
+    return decisions == entry.decisions and core.chain[:CHAIN_BYTES] == entry.chain
 
 
 def without(core: SchedulerCore, ended: Iterable[str], plugins: Plugins) -> tuple[SchedulerCore, list[str]]:
@@ -58,4 +84,4 @@ def without(core: SchedulerCore, ended: Iterable[str], plugins: Plugins) -> tupl
     forgotten = [job for job in ended if job not in needed]
     drop = set(forgotten)
     outcomes = tuple(pair for pair in snapshot.outcomes if pair[0] not in drop)
-    return SchedulerCore.restore(replace(snapshot, outcomes=outcomes), plugins.pickers, plugins.allocators), forgotten
+    return SchedulerCore.restore(replace(snapshot, outcomes=outcomes), *plugins), forgotten

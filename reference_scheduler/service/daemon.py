@@ -17,7 +17,7 @@ import msgspec
 from reference_scheduler.config import ConfigError, Settings, StopMode, load_settings
 from reference_scheduler.core.model import DEFAULT_REQUESTS
 from reference_scheduler.errors import JournalLocked, SchedulerError
-from reference_scheduler.journal.lock import JournalLock, real_path, wait_until_free
+from reference_scheduler.journal.lock import STANDBY_INTERVAL_S, JournalLock, real_path, wait_until_free
 from reference_scheduler.scheduler import Scheduler
 from reference_scheduler.service.bounds import Bounds, Places
 from reference_scheduler.service.errors import InternalError, NotPrimary, ServiceError
@@ -130,19 +130,35 @@ class Daemon:
             self._say(f"standby at {waiting}: {primary_of(self._place.journal)}")
             notify("READY=1\nSTATUS=standby")
             scheduler = await self._begin_when_free()
-            while True:
-                await wait_until_free(self._path)
-                with suppress(NotPrimary):
-                    socket_lock = lock_socket(self._path)
-                    break
-            waiting.rename(self._path)
-            self._answers_at = self._path
+            try:
+                socket_lock = await self._take_socket(waiting)
+            except BaseException:
+                await scheduler.close(StopMode.INTERRUPT)
+                raise
         finally:
             lock.release()
+        if socket_lock is None:
+            await asyncio.gather(*self._closings)
+            return
         try:
             await self._serve(scheduler)
         finally:
             socket_lock.release()
+
+    async def _take_socket(self, waiting: Path) -> JournalLock | None:
+        """Answer at the socket's own place, not at ``waiting``, once nobody else does, and return the right to it.
+
+        ``None`` if a signal asks to stop before: the scheduler of another journal may have that place for ever.
+        """
+        while not self._asked.is_set():
+            with suppress(NotPrimary):
+                lock = lock_socket(self._path)
+                waiting.rename(self._path)
+                self._answers_at = self._path
+                return lock
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), STANDBY_INTERVAL_S)
+        return None
 
     async def _listen(self, path: Path) -> None:
         await self._server.start(listen(path, self._server.roles))

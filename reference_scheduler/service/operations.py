@@ -126,9 +126,11 @@ class Operations:
                 self._check_own(peer, job)
                 return scheduler.report(job, result)
             case protocol.Heartbeat(token=token):
+                self._check_token(peer, token)
                 return scheduler.heartbeat(token)
             case protocol.ReportProgress(token=token, progress=progress):
                 check_progress(progress)
+                self._check_token(peer, token)
                 return scheduler.progress(token, progress)
         assert_never(request)
 
@@ -148,6 +150,11 @@ class Operations:
     def _check_own(self, peer: Peer, job: str) -> None:
         if not is_own(peer, self._scheduler.get(job)):
             raise Denied(f"job {job} is another user's; that takes the admin role")
+
+    def _check_token(self, peer: Peer, token: str) -> None:
+        """Refuse to act for an attempt of another user's job; tokens can be guessed, and a stale one does nothing."""
+        if self._scheduler.user_of(token) not in (None, peer.user) and peer.role < Role.ADMIN:
+            raise Denied("the attempt is of another user's job; that takes the admin role")
 
 
 def allow(peer: Peer, request: type[Request]) -> None:

@@ -164,7 +164,7 @@ class Update(Request, frozen=True, kw_only=True):
 
 
 class Report(Request, frozen=True, kw_only=True):
-    """Tells how the caller's own run of an observed job ended; gives whether that was wanted."""
+    """Tells how the caller's own run of an observed job ended; gives whether that was wanted; of others' to admins."""
 
     needs = Role.SUBMITTER
     job: str
@@ -172,14 +172,14 @@ class Report(Request, frozen=True, kw_only=True):
 
 
 class Heartbeat(Request, frozen=True, kw_only=True):
-    """Says that the attempt of ``token`` is alive; gives ``false`` if the token is stale."""
+    """Says that the attempt of ``token`` is alive; gives ``false`` if the token is stale; of other users' to admins."""
 
     needs = Role.SUBMITTER
     token: str
 
 
 class ReportProgress(Request, frozen=True, kw_only=True, tag="progress"):
-    """Says how far the attempt of ``token`` is; gives ``false`` if the token is stale."""
+    """Says how far the attempt of ``token`` is; gives ``false`` if the token is stale; of other users' to admins."""
 
     needs = Role.SUBMITTER
     token: str

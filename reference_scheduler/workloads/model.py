@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.events import JobUpdated, QueueConfigured
@@ -69,6 +70,44 @@ class Workload(msgspec.Struct, frozen=True):
     arrays: Mapping[str, TimedArray] = {}
     pauses: tuple[tuple[int, int], ...] = ()
     left_out: Mapping[str, int] = {}
+
+
+def from_zero(workload: Workload) -> tuple[Workload, int]:
+    """Return ``workload`` later by so many microseconds that no job of it is submitted before time 0, and how many.
+
+    For a core no time is before that.
+
+    Raises:
+        WorkloadError: a time is then later than can be counted.
+    """
+    later_us = -min(workload.jobs[0].submit_us, 0) if workload.jobs else 0
+    if not later_us:
+        return workload, 0
+    try:
+        moved = replace(
+            workload,
+            jobs=tuple(TimedJob(at.submit_us + later_us, at.run_us, _later(at.job, later_us)) for at in workload.jobs),
+            updates=tuple(_updated_later(update, later_us) for update in workload.updates),
+            arrays={name: replace(at, job=_later(at.job, later_us)) for name, at in workload.arrays.items()},
+            pauses=tuple((begin_us + later_us, end_us + later_us) for begin_us, end_us in workload.pauses),
+        )
+    except ValueError as error:
+        raise WorkloadError(f"counted from the first submission, {error}") from error
+    return moved, later_us
+
+
+def _later(job: JobSpec, by_us: int) -> JobSpec:
+    not_before_us = job.not_before_us + by_us if job.not_before_us else 0
+    return replace(
+        job, not_before_us=not_before_us, deadline_us=None if job.deadline_us is None else job.deadline_us + by_us
+    )
+
+
+def _updated_later(update: JobUpdated | QueueConfigured, by_us: int) -> JobUpdated | QueueConfigured:
+    at = update.at + by_us
+    if isinstance(update, JobUpdated):
+        return replace(update, at=at, job=_later(update.job, by_us))
+    return replace(update, at=at)
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ from reference_scheduler.core.events import (
     WorkerUpdated,
 )
 from reference_scheduler.core.machine import ATTEMPT_ENDS
-from reference_scheduler.core.model import LOCAL, MAX_TIME_US, Config, JobSpec, task_id
+from reference_scheduler.core.model import LOCAL, MAX_TIME_US, RUNNING, Config, JobSpec, task_id
 from reference_scheduler.core.snapshot import Snapshot
 from reference_scheduler.replay.frames import Condition, FrameReader, ReplayError
 from reference_scheduler.replay.records import Entry, State, unpack_record
@@ -96,7 +96,7 @@ class _RecordedJobs:
     def __init__(self) -> None:
         self._workers: dict[str, Resources] = {}
         self._submitted: dict[str, tuple[int, JobSpec]] = {}
-        self._started_us: dict[str, int] = {}
+        self._live: dict[str, tuple[int, int]] = {}
         self._run_us: dict[str, int] = {}
         self._others: set[str] = set()
         self._arrays: dict[str, TimedArray] = {}
@@ -121,8 +121,8 @@ class _RecordedJobs:
         self._in_generation(snapshot.generation)
         self._workers.update((worker.name, worker.capacity) for worker in snapshot.workers)
         self._others.update(job.spec.id for job in snapshot.jobs if job.spec.id not in self._submitted)
-        live = [(job.spec.id, job.attempt.started_us) for job in snapshot.jobs if job.attempt is not None]
-        self._started_us.update((job, at_us) for job, at_us in live if job in self._submitted)
+        live = [(job.spec.id, job.attempt) for job in snapshot.jobs if job.attempt is not None]
+        self._live.update((job, (at.number, at.started_us)) for job, at in live if job in self._submitted)
 
     def _in_generation(self, generation: str) -> None:
         if generation != self._generation:
@@ -141,15 +141,22 @@ class _RecordedJobs:
         elif isinstance(event, (JobUpdated, QueueConfigured)):
             if not refused:
                 self._updates.append(replace(event, at=now_us))
-        elif isinstance(event, JobStateChanged) and event.new in ATTEMPT_ENDS and event.job in self._started_us:
-            self._run_us[event.job] = now_us - self._started_us.pop(event.job)
+        elif isinstance(event, JobStateChanged):
+            self._changed(event, now_us)
         else:
             self._surroundings(event)
         for decision in decisions:
             if isinstance(decision, Dispatch):
                 self._left_out["attempts before the last of a job"] += decision.attempt > 1
-                self._started_us[decision.job] = now_us
+                self._live[decision.job] = decision.attempt, now_us
                 self._run_us.pop(decision.job, None)
+
+    def _changed(self, event: JobStateChanged, now_us: int) -> None:
+        """Take in the end of an attempt; what is told of one that is over counts for nothing."""
+        number, started_us = self._live.get(event.job, (0, 0))
+        if event.attempt == number and event.old is RUNNING and event.new in ATTEMPT_ENDS:
+            self._run_us[event.job] = now_us - started_us
+            del self._live[event.job]
 
     def _submit(self, event: JobSubmitted, now_us: int) -> None:
         """Take in what was accepted."""

@@ -16,7 +16,8 @@ from test_live_record import recorded_starts, verified
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import Rollout, StopMode
-from reference_scheduler.core.model import JobState, Priority, QueueBounds
+from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority, QueueBounds, task_of
+from reference_scheduler.drivers import live
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
 from reference_scheduler.errors import (
@@ -30,7 +31,7 @@ from reference_scheduler.errors import (
     SubmissionKeyConflict,
 )
 from reference_scheduler.executors.base import AttemptResult
-from reference_scheduler.journal.base import Journal, id_of, number_of
+from reference_scheduler.journal.base import Batch, JobRow, Journal, id_of, number_of
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.schema import MIGRATIONS, VERSION, migrate
@@ -58,14 +59,36 @@ def sound(path: Path) -> bool:
     return not check_journal(path, Plugins()).problems
 
 
-@pytest.mark.parametrize(
-    ("job", "number"),
-    [("12", 12), ("12[0]", 13), ("12[3]", 16), ("12[03]", 0), ("12[]", 0), ("12[3", 0), ("[3]", 0), ("12[-1]", 0)],
-)
+@pytest.mark.parametrize(("job", "number"), [("12", 12), ("12[0]", 13), ("12[3]", 16), (f"12[{MAX_ARRAY - 1}]", 65548)])
 def test_the_jobs_of_an_array_have_the_numbers_after_its_own(job: str, number: int) -> None:
     assert number_of(job) == number
-    if number:
-        assert id_of(number, 12 if "[" in job else 0) == job
+    assert id_of(number, 12 if "[" in job else 0) == job
+
+
+NO_TASKS = ("", "]", "[", "[]", "12", "12[]", "12[3", "12]", "12[03]", "12[-1]", "12[+1]", "12[1_0]", "12[ 1]", "12[٣]")
+
+
+@pytest.mark.parametrize("job", [*NO_TASKS, "12[4[5]]", "12[3]]", f"12[{'9' * 5000}]"])
+def test_what_no_array_has_is_the_name_of_none_of_its_jobs(job: str) -> None:
+    assert task_of(job) is None
+    assert number_of(job) == (12 if job == "12" else 0)
+
+
+@pytest.mark.parametrize("job", ["[3]", "a[3]", "0[3]", "01", "12[3][4]", "٣", "٣[1]", "9" * 19, f"{'9' * 5000}[0]"])
+def test_what_no_scheduler_names_a_job_is_no_number(job: str) -> None:
+    assert number_of(job) == 0
+
+
+@on_loop
+async def test_there_is_no_job_of_a_name_that_none_can_have(journal: Path | Journal) -> None:
+    async with Scheduler(settings(), journal, [AtOnceExecutor()]) as scheduler:
+        await scheduler.wait((await scheduler.submit(JobRequest(kind="at_once", array_size=3))).id)
+        for job in ("1[1[1]]", "1[01]", "1[3]", "2", "1[٣]", "9" * 5000):
+            with pytest.raises(NoSuchJob):
+                scheduler.get(job)
+            with pytest.raises(NoSuchJob):
+                scheduler.jobs(array=job)
+            assert scheduler.jobs(before=job) in ([], scheduler.jobs())
 
 
 @on_loop
@@ -276,6 +299,27 @@ async def test_what_ended_long_ago_is_forgotten_and_no_job_without_its_request(t
 
 
 @on_loop
+async def test_an_array_is_remembered_as_long_as_one_of_its_jobs_is(
+    journal: Path | Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MIN_EVENTS_PER_STATE", 1)  # what nobody waits for is forgotten at once
+    executor = HeldExecutor()
+    async with Scheduler(settings(keep_ended=0), journal, [executor, AtOnceExecutor()]) as scheduler:
+        await scheduler.pause()
+        await scheduler.submit(JobRequest(kind="at_once", array_size=2, payload={"argv": ["a"]}))
+        await scheduler.submit(held(after_ok=("1[1]",)))
+        await scheduler.resume()
+        (context,) = await executor.begun(1)
+        for _ in range(3):
+            await scheduler.wait((await scheduler.submit(JobRequest(kind="at_once"))).id, TIMEOUT_S)
+        with pytest.raises(NoSuchJob):
+            scheduler.get("1[0]")
+        assert (scheduler.get("1[1]").payload, scheduler.get("1").tasks) == ({"argv": ["a"]}, {"completed": 1})
+        executor.end(context)
+    assert not isinstance(journal, Path) or sound(journal)
+
+
+@on_loop
 async def test_the_caller_of_an_array_that_is_only_observed_reports_each_end() -> None:
     async with Scheduler(settings(rollout=Rollout.OBSERVE), executors=[AtOnceExecutor()]) as scheduler:
         await scheduler.submit(JobRequest(kind="at_once", array_size=2))
@@ -284,6 +328,37 @@ async def test_the_caller_of_an_array_that_is_only_observed_reports_each_end() -
         assert (await scheduler.wait("1", TIMEOUT_S)).state == "completed"
         with pytest.raises(InvalidSubmission, match="one job is run and waited for"):
             await scheduler.run(JobRequest(kind="at_once", array_size=2), lambda: never())
+
+
+@on_loop
+async def test_the_caller_of_an_observed_job_is_expected_before_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "MAX_BATCH", 2)  # so that attempts begin while the driver still tells of the array
+    async with Scheduler(settings(9, rollout=Rollout.OBSERVE), executors=[AtOnceExecutor()]) as scheduler:
+        await scheduler.submit(JobRequest(kind="at_once", array_size=9))
+        assert scheduler.get("1").tasks == {"running": 9}
+        assert all(scheduler.report(f"1[{index}]", DONE) for index in range(9))
+        assert (await scheduler.wait("1", TIMEOUT_S)).tasks == {"completed": 9}
+
+
+class Full(MemoryJournal):
+    """A journal that has no room for new jobs."""
+
+    def commit(self, batch: Batch) -> list[JobRow]:
+        """Refuse new jobs."""
+        if batch.jobs:
+            raise JournalUnavailable("full")
+        return super().commit(batch)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+@on_loop
+async def test_of_an_observed_job_that_could_not_be_written_no_end_is_expected(size: int) -> None:
+    async with Scheduler(settings(rollout=Rollout.OBSERVE), Full(), [AtOnceExecutor()]) as scheduler:
+        with pytest.raises(JournalUnavailable):
+            await scheduler.submit(JobRequest(kind="at_once", array_size=size))
+        assert not any(scheduler.report(job, DONE) for job in ("1", "1[0]", "1[1]"))
 
 
 async def never() -> AttemptResult:

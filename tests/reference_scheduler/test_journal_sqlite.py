@@ -199,6 +199,17 @@ def test_the_lock_is_free_once_its_holder_is_killed_and_a_standby_then_has_it(tm
     holder.communicate()
 
 
+def test_where_no_locks_are_nobody_is_said_to_hold_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(JournalUnavailable, match=r"j.db.lock: cannot be locked: No locks available"):
+        SqliteJournal(tmp_path / "j.db")
+    with pytest.raises(JournalUnavailable):  # a standby would wait for ever
+        asyncio.run(wait_until_free(tmp_path / "j.db"))
+
+
 def test_a_child_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     lock = JournalLock(tmp_path / "j.db")
     child = start_program("print('up', flush=True); input()")

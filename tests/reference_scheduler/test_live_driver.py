@@ -43,16 +43,22 @@ from reference_scheduler.core.model import (
     Failure,
     Idempotency,
     JobState,
+    Limit,
+    Priority,
     QueueBounds,
     ResourceRequest,
     RetryPolicy,
+    Scope,
 )
+from reference_scheduler.drivers import live
 from reference_scheduler.drivers.live import TICK_PAUSE_US
 from reference_scheduler.errors import (
     InvalidSubmission,
+    JobEnded,
     JournalDamaged,
     JournalUnavailable,
     NoSuchJob,
+    SchedulerError,
     SchedulerStopping,
 )
 from reference_scheduler.executors.base import AttemptContext, AttemptResult, Executor, Progress, StopReason, StopSignal
@@ -60,7 +66,7 @@ from reference_scheduler.journal.base import Batch, GenerationRow, JobRow, Saved
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.state import Plugins
-from reference_scheduler.observers import Gap, Notice
+from reference_scheduler.observers import Gap, Notice, Observers
 from reference_scheduler.replay.verify import verify
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.scheduler import Scheduler
@@ -247,6 +253,59 @@ async def test_a_check_with_a_defect_refuses_its_job_and_no_other() -> None:
         assert isinstance(refusal, InvalidSubmission)
         assert [job, other] == [view.id for view in reversed(scheduler.jobs())]
         assert scheduler.snapshot().unhealthy == {"held": "LookupError: a"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "detail"),
+    [
+        (None, "TypeError: an executor has to return an AttemptResult, got NoneType"),
+        (result(failure="bad luck")(), "ValidationError: Invalid enum value 'bad luck'"),
+    ],
+)
+@on_loop
+async def test_what_a_caller_reports_wrongly_is_how_its_attempt_failed(reported: Any, detail: str) -> None:
+    scheduler, _ = await world(rollout=Rollout.OBSERVE)
+    job = await scheduler.submit(held())
+    assert scheduler.report(job.id, reported)
+    assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.FAILED
+    assert scheduler.attempts(job.id)[0].detail.startswith(detail)
+    another = asyncio.ensure_future(scheduler.run(JobRequest(kind="at_once"), lambda: asyncio.sleep(0, DONE)))
+    assert (await another).state is JobState.COMPLETED
+    await scheduler.close()
+
+
+@on_loop
+async def test_what_cannot_be_written_of_a_detail_is_shown_in_another_way() -> None:
+    class Unreadable(AtOnceExecutor):
+        async def run(self, context: AttemptContext) -> AttemptResult:
+            if context.payload:
+                raise LookupError("a \udcff\nb")
+            return AttemptResult(AttemptState.COMPLETED, detail="a \udcff\nb", values={"a": 1})
+
+    async with Scheduler(settings(), executors=[Unreadable()]) as scheduler:
+        details = []
+        for payload in ({}, {"raise": True}):
+            job = await scheduler.submit(JobRequest(kind="at_once", payload=payload))
+            state = (await scheduler.wait(job.id, TIMEOUT_S)).state
+            details.append((state, scheduler.attempts(job.id)[0].detail.partition(" (its")[0]))
+    assert details == [(JobState.COMPLETED, r"a \udcff"), (JobState.FAILED, r"LookupError: a \udcff")]
+
+
+@on_loop
+async def test_text_that_cannot_be_written_is_refused_and_nothing_else_happens() -> None:
+    scheduler, executor = await world()
+    job = await scheduler.submit(held())
+    for call in (
+        lambda: scheduler.cancel(job.id, "\udcff"),
+        lambda: scheduler.pause("\udcff"),
+        lambda: scheduler.reload(Settings(core=Config(limits=(Limit(Scope.USER, 1, "\udcff"),)))),
+        lambda: scheduler.submit(held(user="\udcff")),
+    ):
+        with pytest.raises(SchedulerError, match=r"surrogates not allowed|cannot be written as UTF-8"):
+            await call()
+    executor.end((await executor.begun(1))[0])
+    assert (await scheduler.wait(job.id, TIMEOUT_S)).state is JobState.COMPLETED
+    await scheduler.close()
 
 
 @on_loop
@@ -675,6 +734,9 @@ async def test_new_settings_hold_for_what_starts_later() -> None:
     assert (await executor.begun(4))[3].job == "4"
     with pytest.raises(ConfigError, match=r"scheduler.picker: must be one of fair, .*, got 'none'"):
         await scheduler.reload(Settings(core=Config(picker="none")))
+    with pytest.raises(ConfigError, match=r"scheduler.allocator: must be one of sequential, .*, got 'none'"):
+        await scheduler.reload(Settings(core=Config(allocator="none")))
+    assert scheduler.snapshot().budget.used.process_slots == 1  # it goes on
     await scheduler.close(StopMode.INTERRUPT)
 
 
@@ -874,6 +936,29 @@ async def test_two_who_submit_by_turns_soon_share_their_commits() -> None:
         assert journal.commits - before == 1 + each
 
 
+@pytest.mark.parametrize("size", [0, 1])
+@on_loop
+async def test_a_priority_that_comes_with_the_end_of_a_job_is_told_to_be_too_late(size: int) -> None:
+    journal, executor = Slow(), HeldExecutor()
+    async with Scheduler(settings(1), journal, [executor]) as scheduler:
+        job = await scheduler.submit(held(array_size=size))
+        (context,) = await executor.begun(1)
+        journal.wait.clear()
+        other = asyncio.ensure_future(scheduler.submit(held()))
+        await asyncio.to_thread(journal.waits.wait)
+        executor.end(context)  # the end and the wish are handled together
+        while not scheduler._attempts.all_over:
+            await asyncio.sleep(0)
+        late = asyncio.ensure_future(scheduler.update(job.id, Priority.URGENT))
+        await asyncio.sleep(0)
+        journal.wait.set()
+        with pytest.raises(JobEnded, match="job 1 has ended, and keeps its priority"):
+            await late
+        assert scheduler.get(job.id).priority == "normal"
+        await other
+        executor.end((await executor.begun(2))[1])
+
+
 @on_loop
 async def test_a_drain_waits_for_what_was_decided_before_it_and_is_being_written() -> None:
     journal, executor = Slow(), HeldExecutor()
@@ -925,6 +1010,20 @@ async def test_a_slow_observer_loses_the_newest_is_told_how_many_and_slows_nobod
         "running",
         "completed",
     ]
+
+
+@on_loop
+async def test_a_gap_comes_where_it_was_also_for_who_reads_while_more_happens() -> None:
+    observers = Observers()
+    slow = observers.subscribe(2)
+    for name in ("a", "b", "c"):
+        observers.tell(0, name)
+    assert await anext(slow) == Notice(1, 0, "a")
+    observers.tell(0, "d")  # there is room again, but that c was missed is not told yet
+    assert [await anext(slow), await anext(slow)] == [Notice(2, 0, "b"), Gap(2)]
+    observers.tell(0, "e")
+    observers.close()
+    assert [notice async for notice in slow] == [Notice(5, 0, "e")]
 
 
 # Time.
@@ -1083,6 +1182,15 @@ async def test_when_the_journal_breaks_all_who_wait_are_told_and_what_runs_is_st
 
 
 @on_loop
+async def test_who_was_refused_before_the_journal_broke_hears_that_and_all_hear_something() -> None:
+    scheduler = await Scheduler(settings(1), Breaking(2), [HeldExecutor()]).start()
+    outcomes = await scheduler.submit_many([held(estimate_us=-1), held(), held(key="k"), held(key="k")])
+    assert [type(outcome) for outcome in outcomes] == [InvalidSubmission, *[SchedulerStopping] * 3]
+    with pytest.raises(JournalDamaged):
+        await scheduler.close()
+
+
+@on_loop
 async def test_a_journal_that_breaks_at_the_start_is_the_error_of_the_start() -> None:
     with pytest.raises(JournalDamaged):
         await Scheduler(settings(1), Breaking(1), [HeldExecutor()]).start()
@@ -1145,6 +1253,21 @@ async def test_of_what_ended_only_the_latest_is_kept_also_in_memory_and_in_a_rec
 
 def kill_itself() -> JobRequest:
     return JobRequest(kind="shell", payload={"script": "kill -9 $$"})
+
+
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@on_loop
+async def test_who_waits_for_a_job_hears_of_its_end_before_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    monkeypatch.setattr(live, "MIN_EVENTS_PER_STATE", 1)  # with each commit
+    journal = MemoryJournal() if kept == "memory" else tmp_path / "journal.db"
+    async with Scheduler(settings(keep_ended=0), journal, [AtOnceExecutor()]) as scheduler:
+        for _ in range(5):
+            views = [await scheduler.submit(JobRequest(kind="at_once", array_size=size)) for size in (0, 3)]
+            ended = await asyncio.gather(*(scheduler.wait(view.id, TIMEOUT_S) for view in views))
+            assert [view.state for view in ended] == [JobState.COMPLETED, JobState.COMPLETED]
+        assert len(scheduler.jobs()) <= 2
 
 
 @on_loop

@@ -12,16 +12,26 @@ from click.testing import CliRunner
 from day import day
 from live_world import FAILED, TIMEOUT_S, AtOnceExecutor, HeldExecutor, held, no_room, on_loop, settings
 from msgspec.structs import replace
+from scheduler_world import S, World, simple
 
 from reference_scheduler.cli import main
 from reference_scheduler.config import Settings, StopMode
 from reference_scheduler.core.decisions import Dispatch
-from reference_scheduler.core.events import JobUpdated
-from reference_scheduler.core.model import Limit, Priority, ResourceRequest, Scope
+from reference_scheduler.core.events import JobStateChanged, JobUpdated
+from reference_scheduler.core.model import (
+    Backoff,
+    Failure,
+    JobState,
+    Limit,
+    Priority,
+    ResourceRequest,
+    RetryPolicy,
+    Scope,
+)
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import Tie, simulate, simulation_config
 from reference_scheduler.errors import JournalUnavailable
-from reference_scheduler.replay import FrameReader, ReplayError
+from reference_scheduler.replay import FrameReader, Recorder, ReplayError
 from reference_scheduler.replay.records import Entry, unpack_record
 from reference_scheduler.replay.verify import Verification, verify
 from reference_scheduler.requests import JobRequest
@@ -49,6 +59,40 @@ def recorded_starts(log: Path) -> dict[str, float]:
         for decision in entry.decisions
         if isinstance(decision, Dispatch)
     }
+
+
+def test_of_a_late_report_about_an_earlier_attempt_a_recording_takes_no_end(tmp_path: Path) -> None:
+    log, world = tmp_path / "log.replay", World(simple(), {"m": 1})
+    ends = {"job": "a", "old": JobState.RUNNING, "new": JobState.FAILED, "failure": Failure.TRANSIENT}
+    with Recorder.start(log, world.core) as recorder:
+        world.submit("a", retry=RetryPolicy(max_attempts=3, backoff=Backoff.NONE))
+        for at_s, attempt in ((2, 1), (3, 1), (5, 1), (9, 2), (10, 2)):  # the first attempt is reported three times
+            world.at_us = at_s * S
+            world.send(JobStateChanged, attempt=attempt, **ends)
+        world.at_us = 12 * S
+        world.end("a")
+        for entry in world.log[2:]:
+            recorder(*entry)
+    assert [job.run_us for job in read_replay(log).jobs] == [3 * S]  # of the third attempt, from 9 s on
+
+
+@pytest.mark.parametrize("other", ["folder/../live.replay", "link.replay", "linked/live.replay"])
+@on_loop
+async def test_a_file_that_is_being_recorded_into_is_not_begun_again_by_another_name(
+    tmp_path: Path, other: str
+) -> None:
+    log = tmp_path / "live.replay"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.replay").symlink_to(log)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    async with Scheduler(settings(), executors=[AtOnceExecutor()]) as scheduler:
+        scheduler.record_start(log)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        assert scheduler.record_start(tmp_path / other).path == str(log)
+        await scheduler.wait((await scheduler.submit(AT_ONCE)).id, TIMEOUT_S)
+        stopped = scheduler.record_stop()
+    found = verified(log)
+    assert (found.sessions, found.events, found.closed) == (1, stopped.events, True)
 
 
 @on_loop

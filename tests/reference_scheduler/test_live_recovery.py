@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 from live_world import TIMEOUT_S, HeldExecutor, held, on_loop, settings, start_program
+from msgspec.structs import replace
 from torture import torture
 
+from reference_scheduler import scheduler as module
 from reference_scheduler.config import StopMode
+from reference_scheduler.core.allocators import ALLOCATORS
 from reference_scheduler.core.model import AttemptState, Idempotency, JobState, ResourceRequest
+from reference_scheduler.core.pickers import PICKERS
+from reference_scheduler.errors import JournalError
 from reference_scheduler.journal.check import check_journal
 from reference_scheduler.journal.memory import MemoryJournal
 from reference_scheduler.journal.state import Plugins
@@ -75,6 +81,31 @@ def killed_at(folder: Path, at: int, when: str) -> tuple[list[str], list[str]]:
     assert (program.returncode == -signal.SIGKILL) == ("end" not in acknowledged)
     traces = folder / "traces"
     return acknowledged, traces.read_text().split() if traces.exists() else []
+
+
+@pytest.mark.parametrize("setting", ["picker", "allocator"])
+@pytest.mark.parametrize("kept_in", ["log", "state"])
+def test_a_journal_that_needs_a_plug_in_which_is_gone_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_in: str, setting: str
+) -> None:
+    path, copy, plain = tmp_path / "j.db", tmp_path / "copy.db", settings(1)
+    odd = replace(plain, core=replace(plain.core, **{setting: "odd"}))
+
+    async def use_it() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "available_pickers", lambda: {**PICKERS, "odd": PICKERS["fcfs"]})
+            patch.setattr(module, "available_allocators", lambda: {**ALLOCATORS, "odd": ALLOCATORS["sequential"]})
+            async with Scheduler(odd if kept_in == "state" else plain, path, [HeldExecutor()]) as scheduler:
+                await scheduler.reload(odd)
+                for suffix in ("", "-wal"):  # as if it was killed now
+                    shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+
+    asyncio.run(use_it())
+    message = "the journal needs the plug-in 'odd', which is not installed"
+    with pytest.raises(JournalError, match=message):
+        check_journal(copy, Plugins())
+    with pytest.raises(JournalError, match=message):
+        asyncio.run(Scheduler(plain, copy, [HeldExecutor()]).start())
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -166,6 +166,34 @@ async def test_who_comes_just_after_the_end_has_what_came_last_too() -> None:
         assert (len(joined(chunks)), missed(chunks)) == (2 << 16, 588_895 - (2 << 16))
 
 
+class Nothing:
+    """A source of output that has no more."""
+
+    async def read(self, stdout: int, stderr: int, wait: bool = True) -> None:
+        """Return that there is no more."""
+
+    def forget(self) -> None:
+        """Keep nothing, as before."""
+
+
+@on_loop
+async def test_of_those_that_ended_just_now_each_is_let_go_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "MAX_RECENT", 1)
+    monkeypatch.setattr(attempts, "LINGER_S", 0)
+    wrong = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context))
+    executor = HeldExecutor()
+    async with Scheduler(settings(), executors=[executor]) as scheduler:
+        jobs = [(await scheduler.submit(held())).id for _ in range(3)]
+        for context in await executor.begun(3):
+            context.offer_output(Nothing())
+            executor.end(context, replace(DONE, stdout=Output(b"a", b"b", 5)))
+        await asyncio.gather(*(scheduler.wait(job, TIMEOUT_S) for job in jobs))
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert wrong == []
+
+
 @on_loop
 async def test_an_executor_that_offers_no_output_shows_it_at_the_end() -> None:
     executor = HeldExecutor()

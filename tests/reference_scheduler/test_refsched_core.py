@@ -356,6 +356,23 @@ def test_a_gang_that_loses_a_worker_is_stopped_and_holds_the_rest_until_it_has_e
     assert world.end("a", JobState.INTERRUPTED) == (dispatch("b"),)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("new", [JobState.INTERRUPTED, JobState.CANCELLED])
+def test_a_gang_stopped_with_a_lost_worker_is_cancelled_only_if_somebody_wants_that(
+    new: JobState, cancelled: bool
+) -> None:
+    world = World(simple(allocator="parallel"), {"m": 2, "n": 2})
+    world.submit("a", tasks=4, idempotency=Idempotency.SAFE_REPEAT)
+    world.runs("a")
+    world.send(WorkerLost, worker="n")
+    if cancelled:
+        world.send(CancelRequested, job="a")
+    decisions = world.end("a", new)
+    requeued = Requeue("a", 1, 0, "interrupted")
+    assert decisions[:1] == (() if cancelled else (requeued,))
+    assert world.state("a") is (JobState.CANCELLED if cancelled else JobState.QUEUED)
+
+
 def test_a_budget_below_use_admits_nothing_until_it_is_back_under() -> None:
     world = machine(4)
     world.submit("a", 3)
@@ -447,6 +464,20 @@ def test_cancelling_an_array_cancels_all_of_it() -> None:
 # Time.
 
 
+def test_a_deadline_that_is_given_later_counts_as_one_that_was_given_at_once() -> None:
+    world = machine(1, picker="fcfs")
+    world.submit("a")
+    world.submit("b", deadline_us=5 * S)
+    for deadline_us in (None, 9 * S, 7 * S):
+        later = msgspec.structs.replace(world.job("b").spec, deadline_us=deadline_us)
+        world.send(JobUpdated, job=later, changed=("deadline_us",))
+        assert world.core.next_due() == deadline_us
+    world.at_us = 7 * S - 1
+    assert world.send(Tick) == ()
+    world.at_us += 1
+    assert world.send(Tick) == (Expire("b", "not started within 7 s"),)
+
+
 def test_a_job_that_does_not_start_before_its_deadline_expires_then_and_not_before() -> None:
     world = machine(1)
     world.submit("a")
@@ -491,10 +522,10 @@ def test_no_pass_follows_an_event_that_says_so() -> None:
 @pytest.mark.parametrize("scope", list(Scope))
 def test_a_limit_holds_jobs_of_its_scope_and_no_others(scope: Scope) -> None:
     world = machine(9, limits=(Limit(scope, 1),), picker="fcfs")
-    for name, value in (("a", "x"), ("b", "x"), ("c", "y")):
+    for name, value in (("a", "x"), ("b", "x"), ("c", "y"), ("d", ""), ("e", "")):  # who names none has no limit
         fields: dict[str, Any] = {scope.value: value}
         world.submit(name, **fields)
-    assert world.running() == ["a", "c"]
+    assert world.running() == ["a", "c", "d", "e"]
     assert world.core.why("b").endswith(f"(limit: 1 of at most 1 run for {scope} 'x').")
     assert world.end("a") == (dispatch("b"),)
 
@@ -568,6 +599,68 @@ def test_the_fewest_then_cheapest_then_youngest_make_way_and_are_requeued_once()
     )
 
 
+@pytest.mark.parametrize(
+    ("widths", "wanted", "victims"),
+    [
+        ((1, 5, 6, 12), 11, [12]),  # one is fewer than two, whatever it holds
+        ((1, 5, 6, 10), 11, [1, 10]),  # 5 and 6 hold the same; the cheapest of all goes first
+        ((1, 6, 7, 11), 12, [1, 11]),
+        ((1, 5, 6, 16), 17, [1, 16]),
+        ((1, 6, 7, 12), 13, [1, 12]),
+        ((1, 5, 6, 10), 16, [6, 10]),
+        ((2, 5, 6, 10), 11, [5, 6]),  # the least that is enough, though 2 is the cheapest of all
+        ((1, 4, 5, 6, 20), 15, [20]),
+        ((2, 4, 5, 6, 14), 15, [2, 14]),  # 4, 5 and 6 hold less, and are more
+        ((1, 2, 7, 8, 13), 22, [1, 8, 13]),
+        ((1, 6, 7, 100), 13, [100]),
+        ((1, 6, 7, 11), 13, [6, 7]),  # 1 and 11 are not enough, 6 and 11 hold more
+        ((1, 7, 8, 9, 13), 24, [7, 8, 9]),  # not 1, 8, 13 or others, which hold more or are not enough
+    ],
+)
+def test_of_all_that_are_few_enough_the_cheapest_together_make_way(
+    widths: tuple[int, ...], wanted: int, victims: list[int]
+) -> None:
+    world = preempting(sum(widths))
+    for width in widths:
+        world.submit(f"w{width}", width, priority=Priority.BACKGROUND, preemptible=True)
+        world.wait(S)
+    displaced = next(d for d in world.submit("u", wanted, priority=Priority.URGENT) if isinstance(d, Preempt))
+    assert sorted(int(victim.job[1:]) for victim in displaced.victims) == victims
+
+
+@pytest.mark.parametrize("holds", ["limit", "pause", "size"])
+def test_a_job_that_could_not_start_anyway_keeps_no_other_from_displacing(holds: str) -> None:
+    world = preempting(2, limits=(Limit(Scope.USER, 1, "u"),))
+    world.send(QueueConfigured, queue="q", paused=True)
+    world.submit("own", user="u")
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("held", 2, priority=Priority.URGENT, user="u" * (holds == "limit"), queue="q" * (holds == "pause"))
+    if holds == "size":
+        world.send(
+            JobUpdated, job=msgspec.structs.replace(world.job("held").spec, request=slots(3)), changed=("request",)
+        )
+    displaced = next(d for d in world.submit("i", priority=Priority.INTERACTIVE) if isinstance(d, Preempt))
+    assert (displaced.job, [victim.job for victim in displaced.victims]) == ("i", ["low"])
+
+
+def test_what_a_victim_costs_is_what_it_holds_and_not_what_it_will_ask_for() -> None:
+    world = preempting(4)
+    for name in ("a", "b"):
+        world.submit(name, 2, priority=Priority.BACKGROUND, preemptible=True)
+    smaller = msgspec.structs.replace(world.job("a").spec, request=slots(1))
+    world.send(JobUpdated, job=smaller, changed=("request",))
+    displaced = next(d for d in world.submit("u", 2, priority=Priority.URGENT) if isinstance(d, Preempt))
+    assert [victim.job for victim in displaced.victims] == ["b"]  # they hold the same, and it is younger
+
+
+@pytest.mark.parametrize("new", [JobState.INTERRUPTED, JobState.CANCELLED])
+def test_a_victim_waits_again_whatever_its_executor_calls_its_end(new: JobState) -> None:
+    world = preempting(1)
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("u", priority=Priority.URGENT)
+    assert world.end("low", new)[0] == Requeue("low", 1, 0, "preempted for job u")
+
+
 def test_a_preempted_job_keeps_its_place_and_is_never_preempted_again() -> None:
     world = preempting(1)
     world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
@@ -607,6 +700,16 @@ def test_victims_have_to_be_enough_when_the_budget_is_below_what_is_in_use() -> 
     assert [victim.job for victim in displaced.victims] == ["y", "x"]  # one would leave nothing free
 
 
+def test_what_victims_give_back_goes_past_those_who_are_first_in_the_order_of_the_picker() -> None:
+    world = preempting(1, picker="fcfs")
+    world.submit("low", priority=Priority.BACKGROUND, preemptible=True)
+    world.submit("first", priority=Priority.BACKGROUND)
+    world.submit("u", priority=Priority.URGENT)
+    decisions = world.end("low", JobState.INTERRUPTED)
+    assert [d for d in decisions if isinstance(d, Dispatch)] == [dispatch("u")]
+    assert world.end("u") == (dispatch("low", attempt=2),)
+
+
 # Reasons.
 
 
@@ -631,10 +734,15 @@ def test_why_is_one_sentence_with_reason_place_and_reservation() -> None:
         "Job b has been waiting for 4 s at place 1 of its queue (resources: needs 2 process_slots with 1 free), "
         "reserved to start in 6 s."
     )
+    late = world.core.why("b", 17 * S)  # a runs longer than was estimated, and the next event is not there yet
+    assert late.endswith("reserved to start in 0 s.")
     assert world.core.why("c") == "Job c has been waiting for 4 s at place 2 of its queue (behind)."
     assert world.core.why("c", 7 * S) == "Job c has been waiting for 7 s at place 2 of its queue (behind)."
     for name in ("d", "e"):
         world.submit(name)
+    world.submit("later", not_before_us=9 * S)
+    for now_us, wait_s in ((4 * S, 5), (10 * S, 0)):
+        assert world.core.why("later", now_us).endswith(f" and may start in {wait_s} s.")
     world.submit("f", after_ok=("a", "b"), after_any=("c", "d", "a"))
     assert world.core.why("f") == "Job f has been waiting for 0 s: 4 other jobs have to end first (a, b, c, …)."
     world.end("a")
@@ -645,6 +753,16 @@ def test_why_is_one_sentence_with_reason_place_and_reservation() -> None:
 
 
 # Configuration.
+
+
+@pytest.mark.parametrize("picker", ["fair", "fcfs", "easy-sjf", "conservative"])
+def test_no_promise_of_a_picker_outlives_it(picker: str) -> None:
+    world = machine(2, picker="easy")
+    world.submit("a", estimate_us=5 * S)
+    world.submit("b", 2, estimate_us=5 * S)
+    assert world.job("b").reserved_us == 5 * S
+    world.send(ConfigLoaded, config=simple(picker), run_pass=False)
+    assert world.job("b").reserved_us is None
 
 
 def test_the_picker_can_be_changed_while_jobs_wait() -> None:

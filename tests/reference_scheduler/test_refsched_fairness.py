@@ -54,6 +54,36 @@ def test_classes_share_by_their_weights() -> None:
     assert served == {"interactive": 24, "normal": 12, "background": 6, "maintenance": 3}
 
 
+@pytest.mark.parametrize("idle", [Priority.INTERACTIVE, Priority.BACKGROUND, Priority.MAINTENANCE])
+def test_a_class_that_had_nothing_to_do_has_saved_nothing(idle: Priority) -> None:
+    backlog = Backlog(Fairness(max_high_priority_burst=1000, aging_us=10**9 * S))
+    for _ in range(100):
+        backlog.add(Priority.NORMAL, "w")
+    for _ in range(50):
+        backlog.serve()
+    for _ in range(100):
+        backlog.add(idle, "w")
+    served = Counter(backlog.serve().split("/")[0] for _ in range(30))
+    weights = {"normal": 4, idle.value: {"interactive": 8, "background": 2, "maintenance": 1}[idle]}
+    for name, weight in weights.items():
+        assert abs(served[name] - 30 * weight / sum(weights.values())) <= 1
+
+
+@pytest.mark.parametrize("weights", [(8, 4, 2, 1), (1_000_003, 999_983, 999_979, 999_961), (10**9, 10**9 - 1, 7, 1)])
+def test_a_state_can_be_saved_whatever_the_weights_and_the_order_goes_on(weights: tuple[int, int, int, int]) -> None:
+    backlog = Backlog(Fairness(*weights, aging_us=10**9 * S))
+    for number in range(200):
+        backlog.add(CLASSES[1:][number % 4], f"w{number % 3}")
+    for _ in range(150):
+        backlog.serve()
+    backlog.world.core, first = SchedulerCore.restore(backlog.world.core.snapshot()), backlog.world.core
+    assert backlog.world.core.snapshot() == first.snapshot()
+    for _ in range(49):
+        backlog.serve()
+        event = backlog.world.events()[-1]
+        assert first.handle(event) == backlog.world.log[-1][1]
+
+
 def test_urgent_comes_first_but_a_burst_forces_a_lower_class() -> None:
     backlog = Backlog(Fairness(max_high_priority_burst=3, aging_us=10**9 * S))
     for priority in (Priority.URGENT, Priority.NORMAL):

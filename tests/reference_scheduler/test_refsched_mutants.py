@@ -48,8 +48,8 @@ MUTANTS = (
     Mutant(
         "skipped exclusivity key",
         "passes.py",
-        "if job.keys and self.ledger.held_key(job.keys):",
-        "if job.keys and self.ledger.held_key(job.keys[1:]):",
+        "and job.keys and self.ledger.held_key(job.keys):",
+        "and job.keys and self.ledger.held_key(job.keys[1:]):",
     ),
     Mutant(
         "off-by-one reservation",

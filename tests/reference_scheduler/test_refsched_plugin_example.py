@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from service_world import ROOT, refsched
 
 from reference_scheduler import plugins
 from reference_scheduler.core.amounts import Resources
@@ -17,7 +18,6 @@ from reference_scheduler.core.model import JobSpec, ResourceRequest
 from reference_scheduler.workloads import TimedJob, Workload, write_jsonl
 
 EXAMPLE = Path(__file__).with_name("plugin_example")
-ROOT = Path(__file__).parents[2]
 COMMAND = "from reference_scheduler.cli import main; main(prog_name='refsched')"
 S = 1_000_000
 
@@ -44,6 +44,25 @@ def workload() -> Workload:
 
 
 @pytest.mark.parametrize(
+    "arguments", [["serve"], ["run", "true"], ["simulate", "synthetic:jobs=1"], ["journal", "check", "j"]], ids=" ".join
+)
+def test_a_plugin_that_breaks_as_it_is_imported_is_one_line_whatever_is_asked(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    folder = tmp_path / "broken-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("[spawngate.pickers]\nodd = broken:Odd\n")
+    (tmp_path / "broken.py").write_text("print(1 // 0)\n")
+    path = os.pathsep.join([ROOT, str(tmp_path)])
+    status, out, err = refsched(tmp_path, *arguments, PYTHONPATH=path)
+    problem = "ZeroDivisionError: integer division or modulo by zero; mend or uninstall its distribution"
+    what = f"spawngate.pickers: 'odd' from broken:Odd cannot be loaded: {problem}"
+    assert (status, out) == (125 if arguments[0] == "run" else 2, "")
+    assert err.splitlines()[-1].removeprefix("error: ").removeprefix("j: ") == what
+
+
+@pytest.mark.parametrize(
     ("picker", "allocator", "expected"),
     [
         ("fcfs", "sequential", ["a,0", "b,10", "narrow,20", "wide,30"]),
@@ -57,13 +76,13 @@ def test_what_is_installed_is_used_by_its_name(
     trace, out = tmp_path / "trace.jsonl", tmp_path / "starts.csv"
     write_jsonl(workload(), trace)
     arguments = ["simulate", str(trace), "--picker", picker, "--allocator", allocator, "--starts", str(out)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(installed)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, str(installed)])}
     subprocess.run([sys.executable, "-c", COMMAND, *arguments], check=True, env=environment)
     assert sorted(out.read_text().splitlines()[1:]) == expected
 
 
 def test_the_documentation_shows_this_example() -> None:
-    page = (ROOT / "docs" / "scheduler.md").read_text(encoding="utf-8")
+    page = (Path(ROOT) / "docs" / "scheduler.md").read_text(encoding="utf-8")
     groups = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8").partition('[project.entry-points."')[2]
     shown = groups.partition("\n\n[tool")[0]
     assert f'```toml\n[project.entry-points."{shown}\n```' in page

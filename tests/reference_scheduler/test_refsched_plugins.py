@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from scheduler_world import PICKER_NAMES, S, World, simple, slots
 
 from reference_scheduler import plugins
@@ -25,8 +26,8 @@ from reference_scheduler.core.amounts import (
     shortfall,
     unpack,
 )
-from reference_scheduler.core.events import JobStateChanged, QueueConfigured
-from reference_scheduler.core.model import Job, JobSpec, JobState, QueueBounds
+from reference_scheduler.core.events import JobStateChanged, JobUpdated, QueueConfigured
+from reference_scheduler.core.model import MAX_TIME_US, Job, JobSpec, JobState, QueueBounds, ResourceRequest
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.core.pickers.base import OrderedPicker
 from reference_scheduler.core.pickers.conservative import Profile
@@ -38,7 +39,8 @@ from reference_scheduler.core.pickers.scored import (
 )
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import SimulationDriver, Tie, simulate, simulation_config
-from reference_scheduler.workloads import SyntheticOptions, generate
+from reference_scheduler.workloads import SyntheticOptions, TimedJob, Workload, WorkloadError, generate
+from reference_scheduler.workloads.model import TimedArray
 
 QUANTITIES = st.builds(Resources, *[st.integers(0, 40)] * 5)
 FREE = st.dictionaries(st.sampled_from("abcd"), QUANTITIES.map(pack), max_size=4)
@@ -285,6 +287,78 @@ class LastPicker(OrderedPicker):
 
     def score(self, job: Job) -> int:
         return -job.seq
+
+
+@pytest.mark.parametrize("tie", list(Tie))
+@pytest.mark.parametrize("picker", PICKER_NAMES)
+def test_a_schedule_does_not_depend_on_where_time_begins(picker: str, tie: Tie) -> None:
+    if picker == "f1":
+        pytest.skip("its score has the time of submission in it")
+    workload = generate(SyntheticOptions(jobs=60, seed=3, load=2.0, processors=16, max_run_s=500))
+    schedules = []
+    for begin_us in (0, -300 * S, -(10**6) * S):
+        moved = [structs.replace(timed, submit_us=timed.submit_us + begin_us) for timed in workload.jobs]
+        schedule = simulate(structs.replace(workload, jobs=tuple(moved)), simulation_config(picker), tie)
+        schedules.append([(run.job, run.start_us - begin_us, run.end_us - begin_us) for run in schedule.runs])
+    assert schedules[0] == schedules[1] == schedules[2]
+
+
+@pytest.mark.parametrize("begin_us", [0, -10 * S, -200 * S])
+def test_all_that_a_workload_has_of_times_is_meant_from_where_its_time_begins(begin_us: int) -> None:
+    array = JobSpec("5", request=slots(1), not_before_us=260 * S + begin_us)
+    specs = [
+        JobSpec("later", request=slots(1), not_before_us=250 * S + begin_us),
+        JobSpec("held", request=slots(1), queue="q"),
+        JobSpec("expires", request=slots(1), queue="q", deadline_us=220 * S + begin_us),
+        JobSpec("paused", request=slots(1)),
+        JobSpec("changed", request=slots(1), queue="q"),
+        *(structs.replace(array, id=f"5[{index}]") for index in range(2)),
+    ]
+    times_us = [0, 10 * S, 11 * S, 105 * S, 106 * S, 107 * S, 107 * S]
+    changed = structs.replace(specs[4], queue="", not_before_us=240 * S + begin_us)
+    workload = Workload(
+        (("m", Resources(process_slots=9)),),
+        tuple(TimedJob(at_us + begin_us, S, spec) for at_us, spec in zip(times_us, specs, strict=True)),
+        updates=(
+            QueueConfigured(at=5 * S + begin_us, queue="q", paused=True),
+            JobUpdated(at=210 * S + begin_us, job=changed, changed=("queue", "not_before_us")),
+            QueueConfigured(at=230 * S + begin_us, queue="q"),
+        ),
+        arrays={"5": TimedArray(array, 2, 0)},
+        pauses=((100 * S + begin_us, 110 * S + begin_us),),
+    )
+    schedule = simulate(workload, simulation_config("easy"))
+    begun = {run.job: (run.submit_us - begin_us, run.start_us - begin_us) for run in schedule.runs}
+    assert schedule.refused == ("expires",)
+    assert {job: (submit_us // S, start_us // S) for job, (submit_us, start_us) in begun.items()} == {
+        "later": (0, 250),
+        "held": (10, 230),
+        "paused": (105, 110),
+        "changed": (106, 240),
+        "5[0]": (107, 260),
+        "5[1]": (107, 260),
+    }
+
+
+def test_a_workload_whose_times_are_too_far_apart_is_refused() -> None:
+    jobs = [TimedJob(at_us, S, JobSpec(str(at_us), request=slots(1))) for at_us in (-MAX_TIME_US, 1)]
+    with pytest.raises(WorkloadError, match="counted from the first submission, submit_us must be between"):
+        simulate(Workload((("m", Resources(process_slots=1)),), tuple(jobs)), simulation_config())
+
+
+@pytest.mark.parametrize("picker", ["easy", "easy-sjf", "fair"])
+def test_what_would_hold_a_key_beyond_the_reserved_time_does_not_pass_who_waits_for_that_key(picker: str) -> None:
+    world = World(simple(picker), {"m": 4})
+    world.submit("running", 3, estimate_us=10 * S)
+    wide = ResourceRequest(process_slots=2, exclusivity_keys=("k",))
+    world.submit("head", request=wide, workspace="a", estimate_us=S)
+    assert world.job("head").reserved_us == 10 * S
+    narrow = ResourceRequest(process_slots=1, exclusivity_keys=("k",))
+    world.submit("long", request=narrow, workspace="b", estimate_us=11 * S)  # it fits beside the head
+    assert world.running() == ["running"]
+    world.submit("short", request=narrow, workspace="c", estimate_us=10 * S)
+    world.submit("keyless", request=slots(1), workspace="d", estimate_us=11 * S)
+    assert world.running() == ["running", "short"]
 
 
 def fake_entry_points(*entries: EntryPoint) -> object:

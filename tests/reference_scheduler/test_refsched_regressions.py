@@ -7,7 +7,14 @@ from scheduler_world import PICKER_NAMES, S, World, reload_snapshot, simple, slo
 
 from reference_scheduler.core.amounts import Resources
 from reference_scheduler.core.decisions import Preempt
-from reference_scheduler.core.events import JobSubmitted, JobUpdated, QueueConfigured, Tick, WorkerUpdated
+from reference_scheduler.core.events import (
+    JobSubmitted,
+    JobUpdated,
+    QueueConfigured,
+    ResourcesChanged,
+    Tick,
+    WorkerUpdated,
+)
 from reference_scheduler.core.fair_queue import waiting_bound
 from reference_scheduler.core.model import (
     Failure,
@@ -99,6 +106,18 @@ def test_conservative_lets_others_move_up_when_a_limit_is_met_at_the_reserved_ti
     assert world.running() == ["second", "fourth"]
     world.end("second")
     assert world.running() == ["third", "fourth"]
+
+
+def test_conservative_plans_anew_when_an_attempt_ends_of_which_only_a_part_was_planned_with() -> None:
+    world = World(simple("conservative"), {"m": 4})
+    world.submit("a", 3, estimate_us=10 * S)
+    world.submit("b", 1, estimate_us=20 * S)
+    world.send(ResourcesChanged, worker="m", capacity=Resources(process_slots=2))  # b has no place in the plan
+    world.submit("c", 2, estimate_us=5 * S)
+    assert world.job("c").reserved_us == 10 * S
+    world.at_us = 5 * S
+    world.end("a")
+    assert world.job("c").reserved_us == 20 * S
 
 
 def test_conservative_plans_anew_after_a_reserved_time_without_a_pass() -> None:

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import stat
 import threading
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,26 @@ def test_a_standby_can_be_stopped_while_it_waits(tmp_path: Path) -> None:
         assert standby.stop() == 0
         with primary.client() as client:
             assert client.hello().pid == primary.pid
+
+
+def test_a_standby_whose_place_the_scheduler_of_another_journal_has_can_be_stopped(tmp_path: Path) -> None:
+    other = ("--standby", "--journal", "other.db")
+    with Service(tmp_path) as primary, Service(tmp_path, *other, ready="standby at ") as standby:
+        waiting = primary.path.with_name("refsched.sock.standby")
+        with Client(waiting) as client, pytest.raises(NotPrimary):
+            client.hello()
+        while not starts(tmp_path / "other.db"):
+            pass  # then it has begun, and waits for its place
+        assert standby.stop() == 0
+        with primary.client() as client:
+            assert client.hello().pid == primary.pid
+
+
+def starts(journal: Path) -> int:
+    """Return how many schedulers have begun on ``journal``."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as found:
+        return int(found.execute("SELECT count(*) FROM generations").fetchone()[0])
+    return 0
 
 
 def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:

@@ -101,6 +101,13 @@ def test_a_submitter_has_jobs_of_its_own_and_touches_no_others(open_folder: Path
         for op in (b"cancel", b"result", b"logs"):
             assert ask(path, SUBMITTER, b'{"op":"' + op + theirs) == ("denied", takes_admin)
         assert owner.get("1").state == "running"
+        generation = owner.hello().recovery.generation
+        not_its = "the attempt is of another user's job; that takes the admin role"
+        for said, rest in (("heartbeat", "}"), ("progress", ',"progress":{"message":"not mine"}}')):
+            for token, answer in (("1:1", ("denied", not_its)), ("2:1", ("ok", "")), ("1:2", ("ok", ""))):
+                line = f'{{"op":"{said}","token":"{generation}:{token}"{rest}'.encode()
+                assert ask(path, SUBMITTER, line) == answer  # of attempts that are not there the answer is false
+            assert ask(path, ADMIN, f'{{"op":"{said}","token":"{generation}:1:1"{rest}'.encode()) == ("ok", "")
         assert ask(path, SUBMITTER, b'{"op":"cancel","job":"2"}') == ("ok", "")
         assert ask(path, ADMIN, b'{"op":"cancel","job":"1"}') == ("ok", "")
         assert {owner.wait("1").state, owner.wait("2").state} == {"cancelled"}

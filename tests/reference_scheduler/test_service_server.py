@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from live_world import on_loop
 from service_world import PATIENCE_S, Raw
 
 from reference_scheduler.config import ServiceSettings
@@ -17,6 +18,7 @@ from reference_scheduler.observers import Gap
 from reference_scheduler.service.bounds import Bounds, Places
 from reference_scheduler.service.daemon import listen
 from reference_scheduler.service.errors import Busy
+from reference_scheduler.service.lines import LineConnection
 from reference_scheduler.service.protocol import MAX_REQUEST_BYTES, AnyRequest, Get, Streamed
 from reference_scheduler.service.roles import Peer, Roles
 from reference_scheduler.service.server import Operation, Server
@@ -55,6 +57,46 @@ async def echo(peer: Peer, request: AnyRequest) -> object:
 
 def get(job: str) -> bytes:
     return b'{"op":"get","job":"%s"}' % job.encode()
+
+
+class Reading(asyncio.Transport):
+    """A transport that notes whether it is read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = True
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        """Return that it is open."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@on_loop
+async def test_a_peer_who_asks_faster_than_is_answered_is_not_read_from_meanwhile() -> None:
+    async def serve(connection: LineConnection) -> None:
+        await asyncio.Event().wait()
+
+    transport, connection = Reading(), LineConnection(serve, 10)
+    connection.connection_made(transport)
+    read: list[bool | bytes | None] = []
+    for data in (b"1234\n678\n0", b"1\n"):
+        connection.data_received(data)
+        read.append(transport.reads)
+    for _ in range(3):
+        read += [await connection.next_line(), transport.reads]
+    assert read == [True, False, b"1234", True, b"678", True, b"01", True]
+    connection.close()
 
 
 def test_a_line_may_have_so_many_bytes_and_no_more(tmp_path: Path) -> None:

@@ -30,13 +30,19 @@ from reference_scheduler.sync import SyncScheduler
 
 
 def refusal(request: JobRequest, chosen: Settings | None = None) -> SubmissionError:
-    """Return the error that ``request`` is refused with, having checked that nothing of it is left."""
+    """Return the error that ``request`` is refused with, having checked that nothing of it is left.
+
+    What does not depend on other jobs or on the budget is also told by a check.
+    """
 
     async def submit() -> SubmissionError:
         async with Scheduler(chosen or settings(), executors=[HeldExecutor()]) as scheduler:
             with pytest.raises(SubmissionError) as caught:
                 await scheduler.submit(request)
             assert scheduler.jobs() == []
+            checked = scheduler.check([request])[0]
+            if checked is not None or not isinstance(caught.value, UnknownDependency | ImpossibleRequest):
+                assert (type(checked), str(checked)) == (type(caught.value), str(caught.value))
             return caught.value
 
     return asyncio.run(submit())

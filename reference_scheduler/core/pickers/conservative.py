@@ -238,7 +238,7 @@ class ConservativePicker(OrderedPicker):
         self._unplaced = [entry for entry in self._unplaced if entry[0] in unplaced]
 
 
-_Saved = tuple[tuple[list[int], list[Amount]] | None, list[tuple[str, tuple[int, Amount]]], list[int]]
+_Saved = tuple[tuple[list[int], list[Amount]] | None, list[tuple[str, tuple[int, Amount]]], set[int]]
 
 
 def _length(job: Job) -> int:

@@ -94,8 +94,13 @@ class FairPicker:
 
     def save(self) -> bytes:
         """See :class:`Picker`."""
-        return msgspec.msgpack.encode(self._queue.save())
+        saved = self._queue.save()
+        try:
+            return msgspec.msgpack.encode(saved)
+        except OverflowError:  # of weights that have no small common multiple; JSON counts as far as one likes
+            return msgspec.json.encode(saved)
 
     def load(self, saved: bytes) -> None:
         """See :class:`Picker`."""
-        self._queue.load(msgspec.msgpack.decode(saved, type=SavedQueue))
+        decode = msgspec.json.decode if saved.startswith(b"{") else msgspec.msgpack.decode
+        self._queue.load(decode(saved, type=SavedQueue))
