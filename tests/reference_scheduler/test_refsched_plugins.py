@@ -27,7 +27,7 @@ from reference_scheduler.core.amounts import (
     unpack,
 )
 from reference_scheduler.core.events import JobStateChanged, JobUpdated, QueueConfigured
-from reference_scheduler.core.model import MAX_TIME_US, Job, JobSpec, JobState, QueueBounds, ResourceRequest
+from reference_scheduler.core.model import MAX_TIME_US, Job, JobSpec, JobState, Priority, QueueBounds, ResourceRequest
 from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.core.pickers.base import OrderedPicker
 from reference_scheduler.core.pickers.conservative import Profile
@@ -338,6 +338,17 @@ def test_all_that_a_workload_has_of_times_is_meant_from_where_its_time_begins(be
         "5[0]": (107, 260),
         "5[1]": (107, 260),
     }
+
+
+def test_of_an_attempt_that_was_stopped_a_simulation_reports_no_second_end() -> None:
+    low = JobSpec("low", request=slots(1), priority=Priority.BACKGROUND, preemptible=True)
+    urgent = JobSpec("u", request=slots(1), priority=Priority.URGENT)
+    jobs = (TimedJob(0, 100 * S, low), TimedJob(10 * S, 5 * S, urgent))
+    core = SchedulerCore()
+    driver = SimulationDriver(core, Workload((("m", Resources(process_slots=1)),), jobs))
+    schedule = driver.run(structs.replace(simulation_config(), preemption=True))
+    assert [(run.job, run.start_us // S, run.end_us // S) for run in schedule.runs] == [("low", 0, 115), ("u", 10, 15)]
+    assert core.counters.stale == 0
 
 
 def test_a_workload_whose_times_are_too_far_apart_is_refused() -> None:
