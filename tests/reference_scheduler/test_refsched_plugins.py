@@ -39,6 +39,7 @@ from reference_scheduler.core.pickers.scored import (
 )
 from reference_scheduler.drivers.schedule import starts
 from reference_scheduler.drivers.simulation import SimulationDriver, Tie, simulate, simulation_config
+from reference_scheduler.drivers.timeline import Timeline
 from reference_scheduler.workloads import SyntheticOptions, TimedJob, Workload, WorkloadError, generate
 from reference_scheduler.workloads.model import TimedArray
 
@@ -344,11 +345,26 @@ def test_of_an_attempt_that_was_stopped_a_simulation_reports_no_second_end() -> 
     low = JobSpec("low", request=slots(1), priority=Priority.BACKGROUND, preemptible=True)
     urgent = JobSpec("u", request=slots(1), priority=Priority.URGENT)
     jobs = (TimedJob(0, 100 * S, low), TimedJob(10 * S, 5 * S, urgent))
-    core = SchedulerCore()
-    driver = SimulationDriver(core, Workload((("m", Resources(process_slots=1)),), jobs))
+    core, timeline = SchedulerCore(), Timeline()
+    driver = SimulationDriver(core, Workload((("m", Resources(process_slots=1)),), jobs), observer=timeline)
     schedule = driver.run(structs.replace(simulation_config(), preemption=True))
     assert [(run.job, run.start_us // S, run.end_us // S) for run in schedule.runs] == [("low", 0, 115), ("u", 10, 15)]
     assert core.counters.stale == 0
+    assert [(step.at_us // S, step.waiting, step.held) for step in timeline.steps] == [
+        (0, 0, 1),
+        (10, 1, 1),
+        (15, 0, 1),
+        (100, 0, 1),  # when the first attempt would have ended
+        (115, 0, 0),
+    ]
+
+
+def test_an_update_of_a_job_that_has_ended_already_refuses_no_job() -> None:
+    job = JobSpec("a", request=slots(1))
+    late = JobUpdated(at=9 * S, job=structs.replace(job, priority=Priority.URGENT), changed=("priority",))
+    workload = Workload((("m", Resources(process_slots=1)),), (TimedJob(0, S, job),), updates=(late,))
+    schedule = simulate(workload, simulation_config())
+    assert ([run.job for run in schedule.runs], schedule.refused) == (["a"], ())
 
 
 def test_a_workload_whose_times_are_too_far_apart_is_refused() -> None:
