@@ -291,10 +291,8 @@ class LastPicker(OrderedPicker):
 
 
 @pytest.mark.parametrize("tie", list(Tie))
-@pytest.mark.parametrize("picker", PICKER_NAMES)
+@pytest.mark.parametrize("picker", sorted({*PICKER_NAMES} - {"f1"}))  # its score has the time of submission in it
 def test_a_schedule_does_not_depend_on_where_time_begins(picker: str, tie: Tie) -> None:
-    if picker == "f1":
-        pytest.skip("its score has the time of submission in it")
     workload = generate(SyntheticOptions(jobs=60, seed=3, load=2.0, processors=16, max_run_s=500))
     schedules = []
     for begin_us in (0, -300 * S, -(10**6) * S):
