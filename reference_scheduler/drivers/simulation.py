@@ -275,15 +275,20 @@ class SimulationDriver:
         self._replies.append(JobStateChanged(at=self._now_us, job=job, attempt=attempt, old=RUNNING, new=state))
 
     def _schedule(self) -> Schedule:
-        runs, later_us = [], self._later_us
+        runs = []
         for index, end_us in sorted(self._end.items()):
             timed = self._jobs[index]
-            start_us, spec = self._first_start[index] - later_us, timed.job
+            start_us, spec = self._first_start[index], timed.job
             width = spec.effective_request.process_slots * spec.tasks
-            submit_us, end_us = timed.submit_us - later_us, end_us - later_us
-            runs.append(JobRun(spec.id, submit_us, start_us, end_us, width, spec.priority, spec.workspace))
+            runs.append(JobRun(spec.id, timed.submit_us, start_us, end_us, width, spec.priority, spec.workspace))
+        if self._later_us:
+            runs = [_earlier(run, self._later_us) for run in runs]
         processors = sum(resources.process_slots for _, resources in self._workload.workers)
         return Schedule(tuple(runs), processors, self._workload.skipped, tuple(self._refused))
+
+
+def _earlier(run: JobRun, by_us: int) -> JobRun:
+    return replace(run, submit_us=run.submit_us - by_us, start_us=run.start_us - by_us, end_us=run.end_us - by_us)
 
 
 def simulate(workload: Workload, config: Config, tie: Tie = Tie.EVENT, observer: Observer | None = None) -> Schedule:

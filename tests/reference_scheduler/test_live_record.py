@@ -6,6 +6,7 @@ import asyncio
 import io
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from scheduler_world import S, World, simple
 from reference_scheduler.cli import main
 from reference_scheduler.config import Settings, StopMode
 from reference_scheduler.core.decisions import Dispatch
-from reference_scheduler.core.events import JobStateChanged, JobUpdated
+from reference_scheduler.core.events import GenerationStarted, JobStateChanged, JobUpdated, Tick
 from reference_scheduler.core.model import (
     Backoff,
     Failure,
@@ -74,6 +75,28 @@ def test_of_a_late_report_about_an_earlier_attempt_a_recording_takes_no_end(tmp_
         for entry in world.log[2:]:
             recorder(*entry)
     assert [job.run_us for job in read_replay(log).jobs] == [3 * S]  # of the third attempt, from 9 s on
+
+
+def test_a_job_that_runs_again_at_the_end_of_a_recording_has_not_run_to_an_end(tmp_path: Path) -> None:
+    log, world = tmp_path / "log.replay", World(simple(), {"m": 1})
+    with Recorder.start(log, world.core) as recorder:
+        world.submit("a", retry=RetryPolicy(max_attempts=3, backoff=Backoff.NONE))
+        world.end("a", JobState.FAILED, failure=Failure.TRANSIENT)
+        for entry in world.log[2:]:
+            recorder(*entry)
+    found = read_replay(log)
+    assert (found.jobs, found.skipped) == ((), 1)
+
+
+def test_of_a_pause_that_lasts_over_a_restart_nobody_can_tell_the_end(tmp_path: Path) -> None:
+    log, world = tmp_path / "log.replay", World(simple(), {"m": 1})
+    with Recorder.start(log, world.core) as recorder:
+        for at_s, passes in ((1, True), (2, False), (4, True), (5, False), (7, False), (9, False), (11, True)):
+            world.at_us = at_s * S
+            kind: dict[str, Any] = {"kind": GenerationStarted, "generation": "g"} if at_s == 7 else {"kind": Tick}
+            world.send(**kind, run_pass=passes)
+            recorder(*world.log[-1])
+    assert read_replay(log).pauses == ((2 * S, 4 * S), (9 * S, 11 * S))
 
 
 @pytest.mark.parametrize("other", ["folder/../live.replay", "link.replay", "linked/live.replay"])
