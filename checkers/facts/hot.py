@@ -338,8 +338,8 @@ class Hot:
                 is_wild = self._is_wild(callee) or self._by_string(value, self._wild_words)
                 return is_wild or (self._is_access(callee) and self._is_any_wild(arguments))
             case f.Item(inner, key):
-                is_wild = self._is_wild(inner) or self._is_wild(key)
-                return is_wild or self._by_string(value, self._wild_words)
+                is_wild = self._is_wild(inner) or self._is_wild(key) or self._by_string(value, self._wild_words)
+                return is_wild or (self._is_namespace(inner) and self._names_library(key))
             case f.Instance(inner):
                 return self._is_wild(inner)
             case f.Module(module):
@@ -357,7 +357,12 @@ class Hot:
                 return any(self._is_wild(part) for part in _parts(value))
 
     def _is_any_wild(self, arguments: Iterable[f.CallArgument]) -> bool:
-        return any(self._is_wild(argument.value) for argument in arguments)
+        return any(self._is_wild(argument.value) or self._names_library(argument.value) for argument in arguments)
+
+    def _names_library(self, value: f.Expression) -> bool:
+        """Whether a constant string names a module of a library whose objects are called under any name."""
+        text = value.value if isinstance(value, f.Constant) else None
+        return isinstance(text, str) and text.partition(".")[0] in self._interest.contagious
 
     def _is_access(self, function: f.Expression) -> bool:
         """Whether ``function`` gives what its argument has under a name, or all of it."""

@@ -397,6 +397,8 @@ class Known:
             kind, _, name = sign.partition(":")
             told[kind].add(name)
         self._roots = told["root"]
+        for root in told["star"] & sought.contagious:
+            told["wild"] |= sought.makers[root].keys()
         self._wild, self._giving, self._behind = told["wild"], told["gives"], told["behind"]
         self.learned = frozenset(told["hot"] | told["wild"] | told["gives"] | told["behind"])
         self._loose = {root for name in told["loose"] for root in sought.modules.get(name, ())} & self._roots

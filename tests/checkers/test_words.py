@@ -282,6 +282,22 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["a.py:3 sh.Command.__call__", "c.py:3 git.cmd.Git:command.__call__"],
     ),
+    "a library that is called under any name, by a string": (
+        {
+            "a.py": "import sys, importlib\n__import__('sh').ls(1)\nx = importlib.import_module('git.repo')\n"
+            "x.Repo().git.log()\nmods = sys.modules\n",
+            "b.py": "import a\na.mods['sh'].ls()\n",
+        },
+        ["a.py:2 sh.Command.__call__", "a.py:4 git.cmd.Git:command.__call__", "b.py:2 sh.Command.__call__"],
+    ),
+    "a library that is called under any name, by a star": (
+        {
+            "a.py": "from git import *\nRepo().git.log()\n",
+            "b.py": "from a import *\ndef f(x: Repo):\n    x.git.log()\n",
+            "c.py": "import a\ndef f(x: a.Repo):\n    x.git.log()\n",
+        },
+        [f"{file} git.cmd.Git:command.__call__" for file in ("a.py:2", "b.py:3", "c.py:3")],
+    ),
     "a class method of a class that a call gives": (
         {
             "a.py": "import threading\ndef made() -> type[threading.Thread]: ...\n",
