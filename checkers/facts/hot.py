@@ -17,8 +17,8 @@ from checkers.targets import chain_end
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
 """Attributes of a callable that are, or give, the callable again."""
-_ENTER = ("__aenter__", "__enter__")
-"""Methods that are called without their names, and give what ``with`` binds."""
+ENTER = ("__aenter__", "__enter__")
+"""Methods that ``with`` calls without their names: they give what it binds."""
 _TYPES = frozenset({"Type", "type"})
 
 
@@ -351,7 +351,7 @@ class Hot:
                 return any(self._is_wild(inner) for inner in (function.returns, *function.decorators))
             case f.ClassValue(number) | f.SelfValue(number, _) | f.SuperValue(number):
                 found = self._classes[number]
-                entered = {n for name in _ENTER for n in found.members.get(name, ())}
+                entered = {n for name in ENTER for n in found.members.get(name, ())}
                 return not self._wild.isdisjoint(entered) or any(self._is_wild(base) for base in found.bases)
             case _:
                 return any(self._is_wild(part) for part in _parts(value))
