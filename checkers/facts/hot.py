@@ -17,6 +17,7 @@ from checkers.targets import chain_end
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
 """Attributes of a callable that are, or give, the callable again."""
+_ITSELF_BY_STRING = {f'"{name}' for name in ITSELF}
 ENTER = ("__aenter__", "__enter__")
 """Methods that ``with`` calls without their names: they give what it binds."""
 _TYPES = frozenset({"Type", "type"})
@@ -51,8 +52,8 @@ class Hot:
     def __init__(self, hits: Hits, interest: Interest, contents: Contents) -> None:
         self._interest = interest
         self._loads, self._names, self._bindings, self._functions, self._classes = contents
-        self._words = set(hits.plain)
-        self._giving_words = set(hits.giving)
+        self._words = _ITSELF_BY_STRING.union(hits.plain)
+        self._giving_words = _ITSELF_BY_STRING.union(hits.giving)
         self._wild_words = set(hits.contagious)
         self._behind = set(hits.behind)
         self._looked_behind = set[int]()

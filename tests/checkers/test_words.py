@@ -178,6 +178,22 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["a.py:2 threading.Thread", "b.py:4 threading.Thread", "c.py:2 threading.Thread"],
     ),
+    "a class derived from the class of an object that another file made": (
+        {
+            "a.py": "import threading\nx = threading.Thread().__enter__()\n",
+            "b.py": "from a import x\nclass Own(dict, type(x)): ...\n",
+            "c.py": "from b import x\nclass Own(x.__class__): ...\n",
+        },
+        [f"{file}:2 threading.Thread" for file in ("a.py", "b.py", "c.py")],
+    ),
+    "itself by a string": (
+        {
+            "a.py": "import os\nclass C:\n    go = getattr(os.system, '__call__')\n",
+            "b.py": "import a\nfrom operator import attrgetter\nrun = attrgetter('__call__')(a.C.go)\n",
+            "c.py": "from b import run\nrun(1)\n",
+        },
+        ["a.py:3 os.system", "b.py:3 os.system", "c.py:2 os.system"],
+    ),
     "a star beside an import": (
         {"a.py": "from threading import Thread as T\n", "b.py": "import os\nfrom a import *\nprint(T)\n"},
         ["b.py:3 threading.Thread"],
