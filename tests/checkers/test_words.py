@@ -178,6 +178,13 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["a.py:2 threading.Thread", "b.py:4 threading.Thread", "c.py:2 threading.Thread"],
     ),
+    "the class of an object that an annotated function gives": (
+        {
+            "a.py": "import threading\ndef made() -> threading.Thread: ...\nx = made()\nkind = type(x)\n",
+            "b.py": "from a import kind as k\nk()\n",
+        },
+        ["b.py:2 threading.Thread"],
+    ),
     "a class derived from the class of an object that another file made": (
         {
             "a.py": "import threading\nx = threading.Thread().__enter__()\n",
@@ -305,6 +312,19 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
             "b.py": "import a\na.mods['sh'].ls()\n",
         },
         ["a.py:2 sh.Command.__call__", "a.py:4 git.cmd.Git:command.__call__", "b.py:2 sh.Command.__call__"],
+    ),
+    "a library that is called under any name, by a cast and by a getter": (
+        {
+            "a.py": "import sh\nfrom git import Repo\nfrom operator import attrgetter\nfrom typing import cast\n"
+            "one = cast(Repo, 1)\ntwo = cast('Repo', 1)\nget = attrgetter('ls')\nls = get(sh)\n",
+            "b.py": "from a import ls as three, one, two\none.git.log()\ntwo.git.log()\nthree()\n",
+            "c.py": "import a\nfrom typing import cast\nx = cast('a.Repo', 1)\n",
+            "d.py": "from c import x\nx.git.log()\n",
+        },
+        [
+            *("b.py:2 git.cmd.Git:command.__call__", "b.py:3 git.cmd.Git:command.__call__"),
+            *("b.py:4 sh.Command.__call__", "d.py:2 git.cmd.Git:command.__call__"),
+        ],
     ),
     "a library that is called under any name, by a star": (
         {
