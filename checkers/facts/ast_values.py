@@ -11,6 +11,7 @@ import warnings
 
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
+from checkers.facts.hot import ENTER
 from checkers.facts.interest import ACCESSORS
 from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT, names_attribute
 
@@ -127,6 +128,8 @@ class AstValues:
                 return f.Attribute(value, link.attr)
             case ast.Call(func=ast.Name(id="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
+            case ast.Call(args=[], keywords=[]) if isinstance(value, f.Attribute) and value.name in ENTER:
+                return f.Entered(value.value)
             case ast.Call(func=ast.Name(id="type")) if len(link.args) + len(link.keywords) == 1:
                 return f.Attribute(self._shallow(arguments_of(link)[0][1]), "__class__")
             case ast.Call() if (link.args or link.keywords) and callee_name(link) in ENTERS:

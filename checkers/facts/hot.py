@@ -17,8 +17,9 @@ from checkers.targets import chain_end
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 ITSELF = frozenset({"__call__", "__func__", "__get__", "__wrapped__"})
 """Attributes of a callable that are, or give, the callable again."""
-_ENTER = ("__aenter__", "__enter__")
-"""Methods that are called without their names, and give what ``with`` binds."""
+_ITSELF_BY_STRING = {f'"{name}' for name in ITSELF}
+ENTER = ("__aenter__", "__enter__")
+"""Methods that ``with`` calls without their names: they give what it binds."""
 _TYPES = frozenset({"Type", "type"})
 
 
@@ -51,8 +52,8 @@ class Hot:
     def __init__(self, hits: Hits, interest: Interest, contents: Contents) -> None:
         self._interest = interest
         self._loads, self._names, self._bindings, self._functions, self._classes = contents
-        self._words = set(hits.plain)
-        self._giving_words = set(hits.giving)
+        self._words = _ITSELF_BY_STRING.union(hits.plain)
+        self._giving_words = _ITSELF_BY_STRING.union(hits.giving)
         self._wild_words = set(hits.contagious)
         self._behind = set(hits.behind)
         self._looked_behind = set[int]()
@@ -282,8 +283,6 @@ class Hot:
             match f.OPAQUE if number == f.BUILTIN else self._bindings[number].value:
                 case f.SelfValue(owner, _):
                     found = self.derives(self._classes[owner])
-                case f.Call(function, _):
-                    found = self._is_hot(function)
                 case f.Instance(annotation):
                     found = self._is_hot(annotation)
                 case f.Opaque() | f.Module() | f.FunctionValue() | f.ClassValue():
@@ -336,10 +335,11 @@ class Hot:
                 return f".{name}" in self._wild_words or self._is_wild(owner)
             case f.Call(callee, arguments):
                 is_wild = self._is_wild(callee) or self._by_string(value, self._wild_words)
+                is_wild = is_wild or self._last(callee) == "attrgetter"  # its result may be called with what is wild
                 return is_wild or (self._is_access(callee) and self._is_any_wild(arguments))
             case f.Item(inner, key):
-                is_wild = self._is_wild(inner) or self._is_wild(key)
-                return is_wild or self._by_string(value, self._wild_words)
+                is_wild = self._is_wild(inner) or self._is_wild(key) or self._by_string(value, self._wild_words)
+                return is_wild or (self._is_namespace(inner) and self._names_wild(key))
             case f.Instance(inner):
                 return self._is_wild(inner)
             case f.Module(module):
@@ -351,17 +351,25 @@ class Hot:
                 return any(self._is_wild(inner) for inner in (function.returns, *function.decorators))
             case f.ClassValue(number) | f.SelfValue(number, _) | f.SuperValue(number):
                 found = self._classes[number]
-                entered = {n for name in _ENTER for n in found.members.get(name, ())}
+                entered = {n for name in ENTER for n in found.members.get(name, ())}
                 return not self._wild.isdisjoint(entered) or any(self._is_wild(base) for base in found.bases)
             case _:
                 return any(self._is_wild(part) for part in _parts(value))
 
     def _is_any_wild(self, arguments: Iterable[f.CallArgument]) -> bool:
-        return any(self._is_wild(argument.value) for argument in arguments)
+        return any(self._is_wild(argument.value) or self._names_wild(argument.value) for argument in arguments)
+
+    def _names_wild(self, value: f.Expression) -> bool:
+        """Whether a string names a library whose objects are called under any name, or something that comes of one."""
+        text = value.value if isinstance(value, f.Constant) else None
+        names = text.split(".") if isinstance(text, str) else [""]
+        words = self._wild_words
+        return names[0] in self._interest.contagious or any(n in words or f".{n}" in words for n in names)
 
     def _is_access(self, function: f.Expression) -> bool:
-        """Whether ``function`` gives what its argument has under a name, or all of it."""
-        return self._last(function.function if isinstance(function, f.Call) else function) in ACCESSORS
+        """Whether ``function`` gives what its argument has under a name, or all of it; or an object of that type."""
+        name = self._last(function.function if isinstance(function, f.Call) else function)
+        return name in ACCESSORS or name == "cast"
 
 
 def _parts(value: f.Expression) -> tuple[f.Expression, ...]:

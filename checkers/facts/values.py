@@ -8,6 +8,7 @@ import libcst as cst
 
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
+from checkers.facts.hot import ENTER
 from checkers.facts.interest import ACCESSORS
 from checkers.facts.walk import ENTERS, MAX_CHAIN, MAX_ELEMENTS, MAX_QUOTED, SPLIT, names_attribute
 
@@ -98,6 +99,8 @@ class Values:
                 return f.Attribute(value, identifier(link.attr))
             case cst.Call(func=cst.Name(value="super")) if (number := self._builder.method_class()) is not None:
                 return f.SuperValue(number)
+            case cst.Call(args=[]) if isinstance(value, f.Attribute) and value.name in ENTER:
+                return f.Entered(value.value)
             case cst.Call(func=cst.Name(value="type"), args=[cst.Arg() as only]):
                 return f.Attribute(self._shallow(only.value), "__class__")
             case cst.Call(args=[entered, *_]) if callee_name(link) in ENTERS:

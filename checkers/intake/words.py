@@ -64,6 +64,7 @@ _NAMED_ANEW = re.compile(
 """An import by a string under another name."""
 _CLASS = ".__class__"
 _TYPE_OF = re.compile(rb"type\s*\((?!\s*self\s*\))(?:[^()]|\([^()]*\))*\)\s*(?:[(\r\n#;]|\Z|(?:if|or|and|else)\b)")
+_BASE_OF = re.compile(rb"class\s+\w+\s*\((?:[^()]|\([^()]*\))*?\btype\s*\(")
 _CLASS_OF = re.compile(rb"__class__(?<!\bself\.__class__)(?!\w|\s*(?:\.\s*__(?!call__)|is\b|[!=]=))")
 """The class of some object, other than for its name: such a class is called without any word of its own."""
 _ITSELF_WORDS = tuple(word.encode() for word in sorted(ITSELF))
@@ -183,7 +184,7 @@ def glance(data: bytes, sought: Vocabulary, wanted: frozenset[bytes], *, must: b
     found = _words(unique, behind, wanted)
     if not found.isdisjoint(_ACCESS_NAMES) and _ODD_ACCESS.search(data) is not None:
         found |= {kind + word.decode() for word in wanted for kind in ("", ATTRIBUTE, IMPORTED, QUOTED)}
-    if _TYPE_OF.search(data) is not None or _CLASS_OF.search(data) is not None:
+    if any(of.search(data) is not None for of in (_TYPE_OF, _BASE_OF, _CLASS_OF)):
         found.add(_CLASS)
     imports = _Imports(data, sought)
     imported = {IMPORTED + name for name in imports.names if name.encode() in wanted}
@@ -397,6 +398,8 @@ class Known:
             kind, _, name = sign.partition(":")
             told[kind].add(name)
         self._roots = told["root"]
+        for root in told["star"] & sought.contagious:
+            told["wild"] |= sought.makers[root].keys()
         self._wild, self._giving, self._behind = told["wild"], told["gives"], told["behind"]
         self.learned = frozenset(told["hot"] | told["wild"] | told["gives"] | told["behind"])
         self._loose = {root for name in told["loose"] for root in sought.modules.get(name, ())} & self._roots

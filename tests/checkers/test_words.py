@@ -178,6 +178,29 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["a.py:2 threading.Thread", "b.py:4 threading.Thread", "c.py:2 threading.Thread"],
     ),
+    "the class of an object that an annotated function gives": (
+        {
+            "a.py": "import threading\ndef made() -> threading.Thread: ...\nx = made()\nkind = type(x)\n",
+            "b.py": "from a import kind as k\nk()\n",
+        },
+        ["b.py:2 threading.Thread"],
+    ),
+    "a class derived from the class of an object that another file made": (
+        {
+            "a.py": "import threading\nx = threading.Thread().__enter__()\n",
+            "b.py": "from a import x\nclass Own(dict, type(x)): ...\n",
+            "c.py": "from b import x\nclass Own(x.__class__): ...\n",
+        },
+        [f"{file}:2 threading.Thread" for file in ("a.py", "b.py", "c.py")],
+    ),
+    "itself by a string": (
+        {
+            "a.py": "import os\nclass C:\n    go = getattr(os.system, '__call__')\n",
+            "b.py": "import a\nfrom operator import attrgetter\nrun = attrgetter('__call__')(a.C.go)\n",
+            "c.py": "from b import run\nrun(1)\n",
+        },
+        ["a.py:3 os.system", "b.py:3 os.system", "c.py:2 os.system"],
+    ),
     "a star beside an import": (
         {"a.py": "from threading import Thread as T\n", "b.py": "import os\nfrom a import *\nprint(T)\n"},
         ["b.py:3 threading.Thread"],
@@ -281,6 +304,35 @@ TREES: dict[str, tuple[dict[str, str], list[str]]] = {
             "c.py": "from b import Box\ndef f():\n    Box().repo.git.status()\n",
         },
         ["a.py:3 sh.Command.__call__", "c.py:3 git.cmd.Git:command.__call__"],
+    ),
+    "a library that is called under any name, by a string": (
+        {
+            "a.py": "import sys, importlib\n__import__('sh').ls(1)\nx = importlib.import_module('git.repo')\n"
+            "x.Repo().git.log()\nmods = sys.modules\n",
+            "b.py": "import a\na.mods['sh'].ls()\n",
+        },
+        ["a.py:2 sh.Command.__call__", "a.py:4 git.cmd.Git:command.__call__", "b.py:2 sh.Command.__call__"],
+    ),
+    "a library that is called under any name, by a cast and by a getter": (
+        {
+            "a.py": "import sh\nfrom git import Repo\nfrom operator import attrgetter\nfrom typing import cast\n"
+            "one = cast(Repo, 1)\ntwo = cast('Repo', 1)\nget = attrgetter('ls')\nls = get(sh)\n",
+            "b.py": "from a import ls as three, one, two\none.git.log()\ntwo.git.log()\nthree()\n",
+            "c.py": "import a\nfrom typing import cast\nx = cast('a.Repo', 1)\n",
+            "d.py": "from c import x\nx.git.log()\n",
+        },
+        [
+            *("b.py:2 git.cmd.Git:command.__call__", "b.py:3 git.cmd.Git:command.__call__"),
+            *("b.py:4 sh.Command.__call__", "d.py:2 git.cmd.Git:command.__call__"),
+        ],
+    ),
+    "a library that is called under any name, by a star": (
+        {
+            "a.py": "from git import *\nRepo().git.log()\n",
+            "b.py": "from a import *\ndef f(x: Repo):\n    x.git.log()\n",
+            "c.py": "import a\ndef f(x: a.Repo):\n    x.git.log()\n",
+        },
+        [f"{file} git.cmd.Git:command.__call__" for file in ("a.py:2", "b.py:3", "c.py:3")],
     ),
     "a class method of a class that a call gives": (
         {
