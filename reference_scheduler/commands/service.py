@@ -47,6 +47,11 @@ class Stopped(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc] # click declares it for the class
 
 
+def status_of(error: SchedulerError) -> int:
+    """Return the exit status that tells of ``error``."""
+    return _STATUSES.get(error.code, REFUSED)
+
+
 class ServiceCommand(click.Command):
     """A command whose errors are one line, with the exit status that belongs to them."""
 
@@ -57,7 +62,7 @@ class ServiceCommand(click.Command):
         try:
             return super().invoke(context)
         except SchedulerError as error:
-            status = _STATUSES.get(error.code, REFUSED) if self.refused is None else self.refused
+            status = status_of(error) if self.refused is None else self.refused
             raise Stopped(str(error), status) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
