@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +25,15 @@ class Plugins(NamedTuple):
     allocators: Mapping[str, Callable[[], Allocator]] = ALLOCATORS
 
 
+@contextmanager
+def missing_plugins_told() -> Iterator[None]:
+    """Raise JournalError for a picker or an allocator that a core was to have and that is not there."""
+    try:
+        yield
+    except KeyError as error:
+        raise JournalError(f"the journal needs the plug-in {error}, which is not installed") from error
+
+
 def core_of(saved: Saved, plugins: Plugins) -> SchedulerCore:
     """Return the core that ``saved`` leads to, having compared every decision on the way.
 
@@ -32,19 +42,18 @@ def core_of(saved: Saved, plugins: Plugins) -> SchedulerCore:
         JournalDamaged: an event cannot be handled at all.
     """
     try:
-        if saved.state is None:
-            core = SchedulerCore(plugins.pickers, plugins.allocators)
-        else:
-            core = SchedulerCore.restore(saved.state.snapshot, plugins.pickers, plugins.allocators)
-        for entry in saved.entries:
-            decisions = core.handle(entry.event)
-            if decisions != entry.decisions or core.chain[:CHAIN_BYTES] != entry.chain:
-                raise JournalError(
-                    f"event {entry.number} of the journal was decided differently by the release that wrote it: "
-                    "stop it cleanly with that release first"
-                )
-    except KeyError as error:
-        raise JournalError(f"the journal needs the plug-in {error}, which is not installed") from error
+        with missing_plugins_told():
+            if saved.state is None:
+                core = SchedulerCore(plugins.pickers, plugins.allocators)
+            else:
+                core = SchedulerCore.restore(saved.state.snapshot, plugins.pickers, plugins.allocators)
+            for entry in saved.entries:
+                decisions = core.handle(entry.event)
+                if decisions != entry.decisions or core.chain[:CHAIN_BYTES] != entry.chain:
+                    raise JournalError(
+                        f"event {entry.number} of the journal was decided differently by the release that wrote it: "
+                        "stop it cleanly with that release first"
+                    )
     except ValueError as error:
         raise JournalDamaged(f"the journal holds an event that cannot be: {error}") from error
     return core
