@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import click
@@ -14,7 +15,7 @@ from reference_scheduler.commands.exits import EXIT_STATUS, REFUSED, USAGE, Stop
 from reference_scheduler.commands.output import Printer, print_output
 from reference_scheduler.commands.printing import duration, one_line, print_fields, print_json, print_table, when
 from reference_scheduler.commands.request import SETTINGS, Seconds, choice, request_of, request_options
-from reference_scheduler.commands.service import ServiceCommand, json_option, progress_text, with_client
+from reference_scheduler.commands.service import ServiceCommand, json_option, progress_text, status_of, with_client
 from reference_scheduler.core.machine import TERMINAL
 from reference_scheduler.core.model import MAX_ARRAY, JobState, Priority
 from reference_scheduler.errors import SchedulerError
@@ -131,12 +132,30 @@ def _refuse(wrong: dict[str, str], count: int) -> NoReturn:
 @with_client
 def wait(client: Client, jobs: tuple[str, ...], timeout_s: float | None, as_json: bool) -> None:
     end_s = None if timeout_s is None else time.monotonic() + timeout_s
-    completed = True
-    for job in jobs:
+    states: list[JobState] = []
+
+    def wait_for(job: str) -> None:
         view = client.wait(job, None if end_s is None else end_s - time.monotonic())
-        completed &= view.state is JobState.COMPLETED
+        states.append(view.state)
         print_json(view) if as_json else click.echo(f"{view.id}  {view.state}{_end(view)}")
-    sys.exit(0 if completed else REFUSED)
+
+    _for_each(jobs, wait_for)
+    sys.exit(0 if {*states} == {JobState.COMPLETED} else REFUSED)
+
+
+def _for_each(jobs: Iterable[str], act: Callable[[str], object]) -> None:
+    """Do the same to each job. What is refused of one is told, and is no reason not to go on with the others."""
+    refused = False
+    for job in jobs:
+        try:
+            act(job)
+        except SchedulerError as error:
+            if status_of(error) != REFUSED:
+                raise
+            refused = True
+            click.echo(f"error: {one_line(str(error))}", err=True)
+    if refused:
+        sys.exit(REFUSED)
 
 
 @click.command(cls=ServiceCommand, help=f"Show a job, and why it is where it is.\n\n{EXIT_STATUS}")
@@ -292,9 +311,11 @@ def attempts(client: Client, job: str, as_json: bool) -> None:
 @json_option
 @with_client
 def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) -> None:
-    for job in jobs:
+    def cancel_one(job: str) -> None:
         view = client.cancel(job, reason)
         print_json(view) if as_json else click.echo(f"{view.id}  {view.state}")
+
+    _for_each(jobs, cancel_one)
 
 
 @click.command(
@@ -308,9 +329,11 @@ def cancel(client: Client, jobs: tuple[str, ...], reason: str, as_json: bool) ->
 @json_option
 @with_client
 def update(client: Client, jobs: tuple[str, ...], priority: str, as_json: bool) -> None:
-    for job in jobs:
+    def update_one(job: str) -> None:
         view = client.update(job, Priority(priority))
         print_json(view) if as_json else click.echo(f"{view.id}  {view.priority}")
+
+    _for_each(jobs, update_one)
 
 
 def _end(view: JobView) -> str:

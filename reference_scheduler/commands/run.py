@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from msgspec.structs import replace
 
 from reference_scheduler.commands.exits import Stopped
 from reference_scheduler.commands.output import (
@@ -28,6 +29,7 @@ from reference_scheduler.commands.request import SETTINGS, request_of, request_o
 from reference_scheduler.commands.service import ServiceCommand, socket_option
 from reference_scheduler.config import Settings, load_settings
 from reference_scheduler.core.model import DEFAULT_REQUESTS, AttemptState, JobState
+from reference_scheduler.errors import SchedulerError
 from reference_scheduler.executors.base import AttemptResult
 from reference_scheduler.requests import JobRequest
 from reference_scheduler.service.client import Client
@@ -125,9 +127,13 @@ def _run_observed(client: Client, request: JobRequest, job: JobView) -> NoReturn
 
     ran = run_here(lambda signals: run_observed(signals, request, job.id, Printer(NOT_RUN).write))
     result = ran.result or AttemptResult(AttemptState.CANCELLED, detail="interrupted")
-    client.report(job.id, result)
-    view = client.wait(job.id)
-    _exit(SIGNALLED + ran.caught if ran.caught else exit_status(view, result), result, view)
+    view = replace(job, state=JobState(result.state), exit_code=result.exit_code)
+    status = SIGNALLED + ran.caught if ran.caught else exit_status(view, result)
+    try:
+        client.report(job.id, result)  # its turn may come much later, and is not waited for
+    except SchedulerError as error:
+        say(f"the scheduler does not know how it ended: {one_line(str(error))}", status)
+    _exit(status, result, view)
 
 
 def _run_alone(request: JobRequest) -> NoReturn:

@@ -24,6 +24,11 @@ _STATUSES = {
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def status_of(error: SchedulerError) -> int:
+    """Return the exit status that tells of ``error``."""
+    return _STATUSES.get(error.code, REFUSED)
+
+
 class ServiceCommand(click.Command):
     """A command whose errors are one line, with the exit status that belongs to them."""
 
@@ -34,7 +39,7 @@ class ServiceCommand(click.Command):
         try:
             return super().invoke(context)
         except SchedulerError as error:
-            status = _STATUSES.get(error.code, REFUSED) if self.refused is None else self.refused
+            status = status_of(error) if self.refused is None else self.refused
             raise Stopped(str(error), status) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)

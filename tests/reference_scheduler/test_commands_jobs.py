@@ -189,6 +189,20 @@ def test_of_a_job_that_has_ended_the_priority_stays(service: Service, tmp_path: 
     assert refsched(tmp_path, "update", "1")[0] == 2
 
 
+def test_what_is_refused_of_one_job_does_not_keep_a_command_from_the_others(service: Service, tmp_path: Path) -> None:
+    missing = "error: there is no job '{0}', or it ended long ago and was forgotten\n"
+    assert refsched(tmp_path, "pause") == (0, "", "")
+    for number in ("1", "2", "3"):
+        assert refsched(tmp_path, "submit", "true") == (0, f"{number}\n", "")
+    assert refsched(tmp_path, "cancel", "8", "1", "9") == (1, "1  cancelled\n", missing.format(8) + missing.format(9))
+    ended = "error: job 1 has ended, and keeps its priority\n"
+    assert refsched(tmp_path, "update", "--priority", "urgent", "1", "2") == (1, "2  urgent\n", ended)
+    assert refsched(tmp_path, "resume") == (0, "", "")
+    told = "2  completed, exit status 0\n3  completed, exit status 0\n"
+    assert refsched(tmp_path, "wait", "2", "9", "3") == (1, told, missing.format(9))
+    assert refsched(tmp_path, "wait", "2", "3") == (0, told, "")
+
+
 def test_lists_are_chosen_and_continued(service: Service, tmp_path: Path) -> None:
     with service.client() as client:
         client.pause()

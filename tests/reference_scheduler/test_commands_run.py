@@ -129,11 +129,12 @@ def test_what_is_no_text_is_told_with_what_it_is(place: Place) -> None:
 
 
 def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    variables = environment(tmp_path, PYTHONSAFEPATH="1")  # without, Python 3.13 itself fails in there
     with Service(tmp_path):
         for command in ("run true", "submit true", "serve --socket s", "record start log.replay"):
             (tmp_path / "gone").mkdir()
             gone = ["/bin/sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *COMMAND, *command.split()]
-            done = subprocess.run(gone, capture_output=True, cwd=tmp_path, env=environment(tmp_path), text=True)
+            done = subprocess.run(gone, capture_output=True, cwd=tmp_path, env=variables, text=True)
             assert (done.returncode, done.stderr) == (2, "error: the working directory is gone\n")
 
 
@@ -228,13 +229,29 @@ def test_beside_a_scheduler_that_observes_the_caller_runs_it(tmp_path: Path, rol
         assert refsched(tmp_path, "run", "sh", "-c", "echo mine; exit 5") == (5, "mine\n", "")
         assert refsched(tmp_path, "run", "--timeout", "0.05", "sleep", "600")[0] == 124
         with service.client() as client:
-            first, second = client.get("1"), client.get("2")
+            first, second = client.wait("1"), client.wait("2")
             assert (first.observed, first.state, first.exit_code) == (True, JobState.FAILED, 5)
             assert second.state is JobState.TIMED_OUT
             result = client.result("1")
             assert result is not None
             assert result.stdout.head == b"mine\n"
             assert client.report("1", AttemptResult(AttemptState.COMPLETED)) is False  # that is known already
+
+
+def test_what_the_caller_runs_waits_for_no_scheduler(tmp_path: Path) -> None:
+    with Service(tmp_path, config='[scheduler]\nrollout = "observe"\n') as service, service.client() as client:
+        client.pause()
+        assert refsched(tmp_path, "run", "sh", "-c", "exit 5") == (5, "", "")
+        client.resume()
+        assert client.wait("1").exit_code == 5
+        with Process(tmp_path, "run", "--kind", "shell", "touch up; until [ -e go ]; do sleep 0.02; done") as process:
+            while not (tmp_path / "up").exists():
+                assert process.process.poll() is None
+            service.stop(signal.SIGKILL)
+            (tmp_path / "go").touch()
+            lost = f"the scheduler at {service.path} hung up; what it did not answer may not have happened"
+            assert process.rest() == [f"refsched: the scheduler does not know how it ended: {lost}"]
+            assert process.wait() == 0
 
 
 def test_a_signal_ends_what_the_caller_runs_and_the_scheduler_is_told(tmp_path: Path) -> None:

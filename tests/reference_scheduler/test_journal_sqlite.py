@@ -27,6 +27,7 @@ from reference_scheduler.config import StopMode
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.events import ConfigLoaded, Tick
 from reference_scheduler.core.model import Config, JobState
+from reference_scheduler.core.pickers import PICKERS
 from reference_scheduler.errors import (
     JournalDamaged,
     JournalError,
@@ -388,6 +389,20 @@ def test_two_states_are_kept_and_the_log_since_the_older(tmp_path: Path) -> None
         assert connection.execute("SELECT number FROM states ORDER BY number").fetchall() == [(3,), (4,)]
         assert connection.execute("SELECT number FROM log ORDER BY number").fetchall() == [(4,), (5,)]
     assert (check(tmp_path / "j.db").problems, check(tmp_path / "j.db").events) == ((), 5)
+
+
+def test_a_plug_in_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    core, path = SchedulerCore({**PICKERS, "own": PICKERS["fair"]}), tmp_path / "j.db"
+    entries = told(core, 0, ConfigLoaded(at=0, config=Config(picker="own")))
+    with closing(SqliteJournal(path)) as store:
+        store.commit(Batch(1, entries, state=State(1, core.snapshot())))
+    message = "the journal needs the plug-in 'own', which is not installed"
+    with pytest.raises(JournalError, match=message):
+        check(path)
+    with pytest.raises(JournalError, match=message):
+        asyncio.run(Scheduler(journal=path).start())
+    done = CliRunner().invoke(main, ["journal", "check", str(path)])
+    assert (done.exit_code, done.stderr) == (2, f"error: {path}: {message}\n")
 
 
 def test_the_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
