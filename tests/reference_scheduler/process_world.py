@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from reference_scheduler.processes import tree
 from reference_scheduler.processes.model import ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import ManagedProcessService
@@ -22,7 +24,16 @@ PATIENCE_S = 60
 FAMILY = Path(__file__).with_name("family.py")
 FAMILY_SIZE = 14
 TRICKS = ("plain", "setsid", "group", "orphan", "scrubbed", "all")
+FOUND_ELSEWHERE = tuple(trick for trick in TRICKS if trick != "all")
+"""Where orphans are not adopted, all tricks at once are enough to get away."""
 Value = TypeVar("Value")
+
+
+def leave_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have neither this process nor its helpers use what only Linux has."""
+    monkeypatch.setattr(tree, "IS_LINUX", False)
+    monkeypatch.setattr(tree, "HAS_PIDFD", False)
+    monkeypatch.setenv(tree.WITHOUT_LINUX, "1")
 
 
 def run(main: Callable[[ManagedProcessService], Awaitable[Value]]) -> Value:

@@ -1,6 +1,7 @@
 """What holds where Linux's own means are not to be had: on Linux, without using them.
 
-Orphans then go to whoever adopts them on this machine, and no pid is certain, as on macOS.
+Orphans then go to whoever adopts them on this machine, and no pid is certain, as on macOS. What both have in common is
+in ``test_processes_tree.py``.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ from pathlib import Path
 
 import pytest
 from process_world import (
-    FAMILY_SIZE,
+    FOUND_ELSEWHERE,
     family,
     kin,
+    leave_linux,
     named,
     new_token,
     run,
     run_one,
-    scheduler,
-    serve,
     sh,
-    wait_gone,
     wait_up,
 )
 
@@ -35,60 +34,13 @@ from reference_scheduler.processes.model import ProcessResult, ProcessSpec
 from reference_scheduler.processes.service import ManagedProcessService
 from reference_scheduler.processes.supervisor import Ending, end
 
-FOUND = ("plain", "setsid", "group", "orphan", "scrubbed")
-"""Tricks that are not enough to get away; all at once are."""
-
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have neither this process nor its helpers use what only Linux has."""
-    monkeypatch.setattr(tree, "IS_LINUX", False)
-    monkeypatch.setattr(tree, "HAS_PIDFD", False)
-    monkeypatch.setenv(tree.WITHOUT_LINUX, "1")
+    leave_linux(monkeypatch)
 
 
 # The attempt ends.
-
-
-@pytest.mark.parametrize("trick", FOUND)
-def test_nothing_is_left_when_the_first_process_exits(trick: str) -> None:
-    token = new_token()
-
-    async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int]]:
-        return await service.run(family(token, trick, "exit")), named(token)
-
-    result, alive = run(body)
-    assert (result.exit_code, result.stdout.head) == (0, b"ready %d\n" % FAMILY_SIZE)
-    assert (result.left_behind, alive) == (FAMILY_SIZE, [])
-
-
-@pytest.mark.parametrize("trick", FOUND)
-def test_nothing_is_left_when_it_is_stopped(trick: str) -> None:
-    token = new_token()
-
-    async def body(service: ManagedProcessService) -> tuple[ProcessResult, list[int]]:
-        running = await service.start(family(token, trick, "stay"))
-        await wait_up(token)
-        running.stop(600_000_000)
-        return await running.wait(), named(token)
-
-    result, alive = run(body)
-    assert (result.ending, result.signal, alive) == (Ending.STOPPED, signal.SIGTERM, [])
-
-
-def test_one_attempt_ends_without_the_others() -> None:
-    first, second = new_token(), new_token()
-
-    async def body(service: ManagedProcessService) -> tuple[list[int], list[int]]:
-        running = [await service.start(family(token, "orphan", "stay")) for token in (first, second)]
-        await wait_up(first)
-        others = await wait_up(second)
-        running[0].stop(0)
-        await running[0].wait()
-        return others, named(second)
-
-    others, alive = run(body)
-    assert alive == others
 
 
 def test_a_process_gets_a_mark_of_its_own_that_no_other_attempt_has() -> None:
@@ -105,7 +57,7 @@ def test_a_process_gets_a_mark_of_its_own_that_no_other_attempt_has() -> None:
 # Someone is killed.
 
 
-@pytest.mark.parametrize("trick", FOUND)
+@pytest.mark.parametrize("trick", FOUND_ELSEWHERE)
 def test_a_lost_guardian_loses_no_process(trick: str) -> None:
     assert lose("guardian", trick, {}) == (Ending.SUPERVISOR_LOST, [])
 
@@ -129,36 +81,6 @@ def lose(victim: str, trick: str, marks: dict[str, str]) -> tuple[Ending, list[i
         return lost.ending, named(token)
 
     return run(body)
-
-
-@pytest.mark.parametrize("trick", FOUND)
-def test_nothing_outlives_a_scheduler_that_is_killed(trick: str) -> None:
-    token = new_token()
-    with scheduler(lambda: serve(family(token, trick, "stay"))):
-        asyncio.run(wait_up(token))
-    assert named(token) == []
-
-
-def test_a_fork_of_the_scheduler_does_not_keep_its_processes_alive() -> None:
-    token = new_token()
-
-    def body() -> None:
-        async def main() -> None:
-            async with ManagedProcessService() as service:
-                running = await service.start(ProcessSpec(argv=("/bin/sh", "-c", "sleep 600; exit", token)))
-                if os.fork() == 0:  # holds every descriptor of the scheduler
-                    signal.pause()
-                await running.wait()
-
-        asyncio.run(main())
-
-    with scheduler(body) as (pid,):
-        while len(below := tree.descendants(pid)) < 5:  # a fork, the guardian, a supervisor, the shell and sleep
-            select.select([], [], [], 0.005)
-        forks = [process.pid for process in below if process.parent == pid and len(tree.descendants(process.pid)) == 0]
-        os.kill(pid, signal.SIGKILL)
-        wait_gone([process.pid for process in below if process.pid not in forks])
-        os.kill(forks[0], signal.SIGKILL)
 
 
 def test_what_an_older_generation_left_is_ended() -> None:
