@@ -32,21 +32,33 @@ def choose_victims(job: Job, live: Sequence[Job], ledger: Ledger, allocator: All
     )
     if not _suffices(job, candidates, ledger, allocator):
         return []
+    priced = [(_cost(candidate), candidate) for candidate in candidates]
     for size in range(1, min(MOST_EXACT, len(candidates)) + 1):
-        best: list[Candidate] = []
-        least = 0
-        for chosen in combinations(candidates, size):
-            cost = sum(map(_cost, chosen))
-            if (not best or cost < least) and _suffices(job, chosen, ledger, allocator):
-                best, least = list(chosen), cost
-        if best:
-            return best
+        cheapest = _cheapest(job, priced, size, ledger, allocator)
+        if cheapest:
+            return cheapest
     victims = list(candidates)
     for candidate in reversed(candidates):
         fewer = [victim for victim in victims if victim is not candidate]
         if _suffices(job, fewer, ledger, allocator):
             victims = fewer
     return victims
+
+
+def _cheapest(
+    job: Job, priced: Sequence[tuple[int, Candidate]], size: int, ledger: Ledger, allocator: Allocator
+) -> list[Candidate]:
+    """Return the ``size`` of ``priced``, sorted by price, that cost the least together and are enough; else nothing."""
+    best: list[Candidate] = []
+    least = 0
+    for chosen in combinations(priced, size):
+        if best and size * chosen[0][0] >= least:
+            break  # none is cheaper than the first, and in all that follow that is no cheaper
+        cost = sum(price for price, _ in chosen)
+        victims = [candidate for _, candidate in chosen]
+        if (not best or cost < least) and _suffices(job, victims, ledger, allocator):
+            best, least = victims, cost
+    return best
 
 
 def _cost(candidate: Candidate) -> int:
