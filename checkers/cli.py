@@ -216,7 +216,7 @@ def _lose(error: OSError) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Send what is left in the stream's buffer nowhere: the interpreter flushes it once more as it exits."""
+    """Send what is left in the stream's buffer nowhere: it is flushed once more as the process ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -17,11 +17,11 @@ from checkers import warm
 
 OLD_NS = time.time_ns() - 60_000_000_000
 LATER = """
-import sys, time
+import time
 now_ns = time.time_ns
 time.time_ns = lambda: now_ns() + 60_000_000_000
 from checkers.warm import main
-sys.exit(main())
+main()
 """
 """``python -m checkers``, begun a minute after the last change: what is younger is not trusted."""
 SOURCE = "import subprocess\n\n\ndef go():\n    subprocess.run(['x'])\n"
@@ -346,13 +346,28 @@ def test_a_copy_of_the_tool_of_the_same_time_is_the_same_tool(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("where", ["key", "recall"])
-def test_an_interrupt_before_the_command_minds_it_is_no_traceback(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
+def test_an_interrupt_before_the_command_minds_it_is_no_traceback(project: Path, where: str) -> None:
+    interrupt = f"def interrupt(*arguments): raise KeyboardInterrupt\nwarm.{where} = interrupt\n"
+    done = run(project, start=("-c", f"from checkers import warm\n{interrupt}warm.ownership_main()"))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
-    monkeypatch.setattr(warm, where, interrupt)
-    monkeypatch.setattr(sys, "argv", ["checkers", "ownership"])
-    assert warm.main() == 130
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs to know how many processors there are")
+@pytest.mark.parametrize("changed", ["src/app.py", "src/inner/other.py", ".gitignore", "src/tool", "pyproject.toml"])
+def test_half_of_many_paths_are_asked_about_in_another_process(project: Path, changed: str) -> None:
+    halved = (
+        "import os, sys\nos.sched_getaffinity = lambda pid: {0, 1}\n"
+        "os.register_at_fork(after_in_parent=lambda: print('forked', file=sys.stderr))\n"
+        "from checkers import warm\nwarm._WORTH_A_PROCESS = 1\n"
+    )
+    start = ("-c", halved + LATER)
+    first = run(project)
+    again = run(project, start=start)
+    assert (again.returncode, again.stdout, again.stderr) == (0, first.stdout, "forked\n")
+    (project / changed).write_text((project / changed).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    command = run(project, start=start, python=("-X", "importtime")).stderr
+    assert "forked" in command
+    assert "checkers.cli" in command
 
 
 def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
