@@ -19,8 +19,8 @@ from checkers import catalog
 from checkers.facts import model as f
 from checkers.facts.interest import ACCESSORS, Interest
 from checkers.finding import Finding, unanalysed
-from checkers.intake.cache import Cache, prepare
-from checkers.intake.files import STUB_SUFFIX, Listing, is_excluded, list_files
+from checkers.intake.cache import NOTHING, Cache, Document, prepare
+from checkers.intake.files import STUB_SUFFIX, Listing, Seen, is_excluded, list_files
 from checkers.intake.pipeline import Job
 from checkers.intake.words import Vocabulary, vocabulary
 from checkers.limits import no_collection
@@ -76,6 +76,11 @@ class Scan:
     named: tuple[str, ...] = ()
     """Names of which it is asked whether the project has them."""
 
+    @property
+    def asks_names(self) -> bool:
+        """Whether the names are asked for that modules define."""
+        return self.whole or bool(self.named)
+
 
 def scan(request: Scan) -> Tree:
     """Find the sites of a project.
@@ -89,20 +94,19 @@ def scan(request: Scan) -> Tree:
     for target in (*request.targets, *request.watch, *(api.keyword or api.name for api in request.apis)):
         if not is_named(target):
             raise ValueError(f"{target!r} ends in no name that could be looked for")
-    if request.cache is not None:
-        with suppress(OSError):
-            prepare(request.cache)  # now, so that the scan sees the folder around it as it will be
-    listing = _list(request)
+    cache = _cache(request)
+    document = NOTHING if cache is None else cache.load()
+    listing = _list(request, document)
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
     with no_collection():
-        finding = _find(request, listing, layout)
+        finding = _find(request, listing, layout, cache, document)
         modules = frozenset(layout.names.values())
-        names = _names(finding, layout) if request.whole or request.named else modules
+        names = _names(finding, layout) if request.asks_names else modules
         packages = {name.partition(".")[0] for name in modules}
         if any(name not in names and name.partition(".")[0] in packages for name in request.named):
             # What the project has instead is told from all its names.
-            finding = _find(replace(request, cache=None, whole=True), listing, layout)
+            finding = _find(replace(request, whole=True), listing, layout)
             names = _names(finding, layout)
         elif not request.whole:
             names = modules.union(names.intersection(request.named))
@@ -118,20 +122,21 @@ def scan(request: Scan) -> Tree:
 def _names(finding: Finding, layout: Layout) -> frozenset[str]:
     found = {*layout.names.values(), *finding.named}
     for path, record in finding.records.items():
-        if record.summary is not None:
-            prefix = f"{layout.names[path]}." if layout.names[path] else ""
-            found.update(prefix + name for name in record.summary.names)
+        prefix = f"{layout.names[path]}." if layout.names[path] else ""
+        found.update(prefix + name for name in record.names())
     return frozenset(found)
 
 
-def _find(request: Scan, listing: Listing, layout: Layout) -> Finding:
+def _find(
+    request: Scan, listing: Listing, layout: Layout, cache: Cache | None = None, document: Document = NOTHING
+) -> Finding:
     """What is found in each file, from the cache as far as it knows."""
     root, paths = os.fspath(request.root), listing.files
     declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
     catalogue = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis, declared)
     interest = _interest(request, layout, catalogue)
     in_full = request.whole or request.reference or _any_word(request) or _is_library(layout, catalogue)
-    cache = _cache(request, interest, in_full)
+    question = _question(interest, in_full)
     sought = None if in_full else _sought(interest, catalogue)
     if sought is not None:
         interest = replace(interest, contagious=sought.contagious, keywords=sought.keywords)
@@ -139,8 +144,7 @@ def _find(request: Scan, listing: Listing, layout: Layout) -> Finding:
     job = Job(root, interest, request.max_file_bytes, request.reference, sought, defining=defining)
     if cache is None:
         return Finding(request, layout, catalogue, job, paths)
-    document = cache.load()
-    unchanged = cache.unchanged(document, listing.watched)
+    unchanged = cache.unchanged(document, question, listing.watched)
     if request.stdin is not None:
         unchanged.pop(request.stdin[0], None)
     try:
@@ -148,7 +152,8 @@ def _find(request: Scan, listing: Listing, layout: Layout) -> Finding:
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError):  # facts that no front end wrote
         finding = Finding(request, layout, catalogue, job, paths)
     if request.stdin is None and (finding.is_new or cache.looked_again):
-        cache.store(finding.lasting(), finding.common, sorted(finding.signs))
+        found = finding.lasting(), listing.folders, finding.common, tuple(sorted(finding.signs))
+        cache.store(question, Document(*found))
     return finding
 
 
@@ -177,22 +182,29 @@ def _home(layout: Layout, name: str) -> str:
     return path or "" if name else ""
 
 
-def _cache(request: Scan, interest: Interest, in_full: bool) -> Cache | None:
-    """The cache of what this request asks for; ``in_full``: every file is analysed."""
+def _cache(request: Scan) -> Cache | None:
+    """The cache of what this request asks for."""
     if request.cache is None:
         return None
+    with suppress(OSError):
+        prepare(request.cache)  # now, so that the scan sees the folder around it as it will be
     asked = (
         *(os.fspath(request.root), request.roots, request.exclude, request.max_file_bytes),
         *(request.apis, request.targets, request.watch, request.by_name, request.whole),
         *(request.defining, request.named),
     )
+    return Cache(request.root, request.cache, list(map(repr, asked)), request.max_file_bytes)
+
+
+def _question(interest: Interest, in_full: bool) -> str:
+    """What is looked for in each file; ``in_full``: every file is analysed."""
     parts = (*astuple(interest), in_full)
-    question = repr([sorted(part) if isinstance(part, frozenset) else part for part in parts])
-    return Cache(request.root, request.cache, list(map(repr, asked)), question, request.max_file_bytes)
+    return repr([sorted(part) if isinstance(part, frozenset) else part for part in parts])
 
 
-def _list(request: Scan) -> Listing:
-    listing = list_files(request.root, request.exclude, map(os.path.normpath, request.paths))
+def _list(request: Scan, document: Document) -> Listing:
+    seen = Seen(document.folders, document.written)
+    listing = list_files(request.root, request.exclude, map(os.path.normpath, request.paths), seen)
     path = None if request.stdin is None else request.stdin[0]
     if path is None or path in listing.files or path.endswith(STUB_SUFFIX) or is_excluded(path, request.exclude):
         return listing

@@ -18,10 +18,9 @@ from checkers.catalog import Catalog
 from checkers.codes import CODES
 from checkers.facts import model as f
 from checkers.facts.hot import Hits
-from checkers.facts.summary import Summary
 from checkers.intake.cache import NOTHING, Document, Record
 from checkers.intake.pipeline import Analysed, Job, Sight, Source, analyse_here, place_in, unpack
-from checkers.intake.words import MUST, Known, wanted_words
+from checkers.intake.words import MUST, Glance, Known, wanted_words
 from checkers.intake.workers import Workers, analyse_files, default_jobs, look_at_files
 from checkers.limits import recursion
 from checkers.model import Comment, Header, SourceFile, Unanalysed
@@ -38,8 +37,8 @@ _TOO_DEEP = f"a name has more than {MAX_DEPTH:,} names behind it, or stands for 
 _ALL = ""
 """Stands for the request, where it is said which files something was looked at for."""
 NOTHING_COUNTS = Hits(frozenset())
-_UNPACKED = msgspec.Raw(b"\xc0")
-"""MessagePack's nil: facts that cannot be packed are known to this run only."""
+_UNPACKED = memoryview(b"")
+"""Facts that cannot be packed are known to this run only."""
 
 _HELP = {
     "SRC001": "mend the syntax, or name the file under [[unanalysed]] with a reason",
@@ -76,6 +75,7 @@ class Finding:
         self._job = job
         self._unpackable: dict[str, Analysed] = {}
         self._found = dict(known)
+        self._glances: dict[str, Glance | None] = {}
         self.signs = self._signs_before = frozenset(document.signs) if known else frozenset()
         """What is known of the tree, see :class:`checkers.intake.words.Known`."""
         self._waiting, self._total = set(stale), len(stale)
@@ -106,8 +106,8 @@ class Finding:
         return {
             path: record
             for path, record in self.records.items()
-            if (record.packed != _UNPACKED or record.is_passed_over)
-            and not (record.summary is None and _may_be_passing(record.file))
+            if (record.packed or record.is_passed_over)
+            and not (record.interface is None and _may_be_passing(record.file))
         }
 
     def _gather(self, stale: list[str]) -> set[str]:
@@ -121,7 +121,7 @@ class Finding:
             return set(stale)
         wanted = wanted_words(job.sought, Known(job.sought, self.signs).learned)
         for sight in self._look(stale, job._replace(wanted=wanted)):
-            self._found[sight.path] = _passed_over(sight)
+            self._pass_over(sight)
             self._learn(() if sight.seen is None else sight.seen.signs)
         analysed = set[str]()
         while True:
@@ -131,15 +131,13 @@ class Finding:
                 wanted |= learned
                 for sight in self._look([*self._found], job._replace(learned=learned)):
                     if sight.seen is None:  # it was read before, and is no more: all of it counts
-                        self._found[sight.path] = _passed_over(sight)
+                        self._pass_over(sight)
                         analysed.discard(sight.path)
                     else:
-                        self._found[sight.path].see_more(sight.seen)
+                        self._see_more(sight.path, sight.seen)
             # What was found in the others holds while no more is known than when that was written.
             paths = stale if self.signs == self._signs_before else [*self._found]
-            made = known.makes(
-                word for seen in (self._found[path].seen for path in paths) if seen for word in seen.words
-            )
+            made = known.makes(word for seen in (self._seen(path) for path in paths) if seen for word in seen.words)
             if not self.signs.issuperset(made):
                 self._learn(made)
                 continue
@@ -154,8 +152,7 @@ class Finding:
     def _worth_reading(self, paths: Iterable[str], known: Known, analysed: Container[str]) -> Iterator[Source]:
         """Those of ``paths`` in which more words count than did so far."""
         for path in paths:
-            record = self._found[path]
-            seen = record.seen
+            record, seen = self._found[path], self._seen(path)
             if seen is None:
                 if record.file is None and path not in analysed:
                     yield Source(path, self._unsaved(path))
@@ -164,6 +161,27 @@ class Finding:
             must = MUST in seen.signs or path in self._job.defining
             if (must or hits) if record.hits is None else hits.exceed(record.hits):
                 yield Source(path, self._unsaved(path), hits)
+
+    def _seen(self, path: str) -> Glance | None:
+        if path not in self._glances:
+            self._glances[path] = self._found[path].glance()
+        return self._glances[path]
+
+    def _see_more(self, path: str, more: Glance) -> None:
+        """Note further words that were looked for."""
+        seen = self._seen(path)
+        if seen is not None and more.words:
+            words = tuple(sorted({*seen.words, *more.words}))
+            self._glances[path] = seen = msgspec.structs.replace(seen, words=words)
+            self._found[path].see(seen)
+
+    def _pass_over(self, sight: Sight) -> None:
+        """Note a file of which nothing more is asked."""
+        record = Record(sight.stamp, _UNPACKED, None)
+        if sight.seen is not None:
+            record.interface, record.file = sight.stamp.digest, SourceFile(sight.path)
+            record.see(sight.seen)
+        self._found[sight.path], self._glances[sight.path] = record, sight.seen
 
     def _look(self, paths: Sequence[str], job: Job) -> Iterator[Sight]:
         sources = [Source(path, self._unsaved(path)) for path in paths]
@@ -174,13 +192,14 @@ class Finding:
             packed = answer.packed
             if isinstance(packed, Analysed):
                 self._unpackable[answer.path] = packed
-            raw = msgspec.Raw(packed) if isinstance(packed, bytes) else _UNPACKED
+            view = memoryview(packed) if isinstance(packed, bytes) else _UNPACKED
             before = self._found.get(answer.path)
-            record = Record(answer.stamp, raw, answer.summary, hits=answer.hits)
+            record = Record(answer.stamp, view, None, hits=answer.hits)
             if before is not None:  # if it has changed since it was looked at, the next run shall see that
-                record.stamp, record.seen = before.stamp, before.seen
+                record.stamp, record.packed_glance = before.stamp, before.packed_glance
             self._found[answer.path] = record
             if answer.summary is not None:
+                record.summarise(answer.summary, with_names=self._request.asks_names)
                 self._learn(answer.summary.signs)
             self._tell_done(answer.path)
 
@@ -218,7 +237,7 @@ class Finding:
             for other in reached:
                 seen_by[other].append(path)
         affected = set(stale)
-        todo = [path for path in stale if _interface(before[path]) != _interface(self.records[path])]
+        todo = [path for path in stale if before[path].interface != self.records[path].interface]
         for path in affected.difference(todo):
             # Who looked through it is not resolved again, and what they found there still hangs on the files behind it.
             self.records[path].reaches = before[path].reaches
@@ -280,19 +299,7 @@ class _Modules(dict[str, f.ModuleFacts]):
     def get(self, path: str, default: Any = None) -> Any:
         """The facts of a file; ``default`` where it has none."""
         record = self._records.get(path)
-        return default if record is None or record.summary is None else self[path]
-
-
-def _passed_over(sight: Sight) -> Record:
-    """What is known of a file of which nothing more is asked."""
-    seen = sight.seen
-    if seen is None:
-        return Record(sight.stamp, _UNPACKED, None)
-    return Record(sight.stamp, _UNPACKED, Summary((), sight.stamp.digest), SourceFile(sight.path), seen=seen)
-
-
-def _interface(record: Record) -> bytes:
-    return b"" if record.summary is None else record.summary.interface
+        return default if record is None or record.interface is None else self[path]
 
 
 def _may_be_passing(file: SourceFile | None) -> bool:

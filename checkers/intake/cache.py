@@ -24,6 +24,7 @@ import msgspec
 from checkers import warm
 from checkers.facts.hot import Hits
 from checkers.facts.summary import Summary
+from checkers.intake.files import Folder
 from checkers.intake.source import Stamp, read
 from checkers.intake.words import Glance
 from checkers.model import SourceFile
@@ -40,20 +41,27 @@ _KEPT = (f"{_UNFINISHED}*", "*.facts", "*.run", "*.run.*")
 """Names of what a cache keeps, or would have."""
 
 
+_NAMES = msgspec.msgpack.Decoder(tuple[str, ...])
+_NO_NAMES = memoryview(msgspec.msgpack.encode(()))
+_GLANCE = msgspec.msgpack.Decoder(Glance)
+
+
 class Record(msgspec.Struct, array_like=True):
-    """What is known of one source."""
+    """What is known of one source. What is asked of few of them stays MessagePack until then."""
 
     stamp: Stamp
-    packed: msgspec.Raw
-    """A :class:`~checkers.intake.pipeline.Analysed` as MessagePack, read only when it is asked for."""
-    summary: Summary | None
-    """None where the source gave no facts."""
+    packed: memoryview
+    """A :class:`~checkers.intake.pipeline.Analysed`, packed there; empty where there is none that can be packed."""
+    interface: bytes | None
+    """See :class:`~checkers.facts.summary.Summary`; None where the source gave no facts."""
+    packed_names: memoryview = _NO_NAMES
+    """The names of that summary, where the scan asks for names."""
     file: SourceFile | None = None
     calls: tuple[str, ...] = ()
     """The watched names that it calls."""
     reaches: tuple[str, ...] = ()
     """The files that were looked at for its sake or for that of what it exports."""
-    seen: Glance | None = None
+    packed_glance: memoryview | None = None
     """What a look at it told; None where it could not be read, or every file is analysed."""
     hits: Hits | None = None
     """The words that counted when it was analysed; None where all did, or where it was passed over."""
@@ -61,43 +69,57 @@ class Record(msgspec.Struct, array_like=True):
     @property
     def is_passed_over(self) -> bool:
         """Whether none of its words counted, so that it was not analysed."""
-        return self.seen is not None and self.hits is None
+        return self.packed_glance is not None and self.hits is None
 
-    def see_more(self, more: Glance | None) -> None:
-        """Note further words that were looked for."""
-        if self.seen is not None and more is not None and more.words:
-            words = tuple(sorted({*self.seen.words, *more.words}))
-            self.seen = msgspec.structs.replace(self.seen, words=words)
+    def summarise(self, summary: Summary, *, with_names: bool) -> None:
+        """Note what concerns the rest of the tree."""
+        self.interface = summary.interface
+        if with_names:
+            self.packed_names = memoryview(msgspec.msgpack.encode(summary.names))
+
+    def names(self) -> tuple[str, ...]:
+        """The names that it has, qualified inside the module. Raises ValueError for a record that is not ours."""
+        return _NAMES.decode(self.packed_names)
+
+    def glance(self) -> Glance | None:
+        """What a look at it told. Raises ValueError for a record that is not ours."""
+        return None if self.packed_glance is None else _GLANCE.decode(self.packed_glance)
+
+    def see(self, glance: Glance) -> None:
+        """Note what a look at it told."""
+        self.packed_glance = memoryview(msgspec.msgpack.encode(glance))
 
 
 class Document(msgspec.Struct, array_like=True):
-    """``asked`` tells for which question it holds; ``written``, in ns since 1970, when its scan began.
+    """``tool`` and ``question`` tell for what it holds; ``written``, in ns since 1970, when its scan began.
 
     A file may have changed after it was read, in the same tick of its clock, however long the scan went on.
     """
 
-    asked: str
-    written: int
     records: dict[str, Record]
+    folders: dict[str, Folder]
     common: tuple[str, ...] = ()
     """The files that were looked at for the sake of all."""
     signs: tuple[str, ...] = ()
     """What was known of the tree, see :class:`checkers.intake.words.Known`."""
+    tool: str = ""
+    question: str = ""
+    written: int = 0
 
 
-NOTHING = Document("", 0, {})
+NOTHING = Document({}, {})
 """What an empty cache knows."""
 
 
 class Cache:
-    """The cache of one project, for one way of asking; ``question`` may change from run to run, and spoils it then."""
+    """The cache of one project, for one way of asking. A scan makes it before it looks at anything."""
 
-    def __init__(self, root: Path, folder: Path, asked: Sequence[str], question: str, limit: int) -> None:
+    def __init__(self, root: Path, folder: Path, asked: Sequence[str], limit: int) -> None:
         self._root = os.fspath(root)
         self._folder = folder
         self._limit = limit
         self._began = time.time_ns()
-        self._asked = _digest(f"{warm.tool()}\n{question}")
+        self._tool = _digest(warm.tool())
         self.looked_again = False
         """Whether some content was compared, because its stamp told nothing."""
         self._path = folder / f"{_digest(chr(10).join(asked))}.facts"
@@ -106,15 +128,20 @@ class Cache:
         """What is known; nothing where there is no cache, or not one of ours."""
         with contextlib.suppress(OSError, ValueError, RecursionError):
             document = unpack(_read(self._path))
-            if document.asked == self._asked:
+            if document.tool == self._tool:
                 with contextlib.suppress(OSError):
                     os.utime(self._path)  # it is in use
                 return document
         return NOTHING
 
-    def unchanged(self, document: Document, stamps: Mapping[str, warm.Stamp]) -> dict[str, Record]:
-        """The records of files that are as they were; ``stamps`` are those that the files have now."""
-        found = {}
+    def unchanged(self, document: Document, question: str, stamps: Mapping[str, warm.Stamp]) -> dict[str, Record]:
+        """The records of files that are as they were; ``stamps`` are those that the files have now.
+
+        ``question`` is what may change from run to run in one way of asking, and spoils them all.
+        """
+        found: dict[str, Record] = {}
+        if document.question != _digest(question):
+            return found
         for path, record in document.records.items():
             if path in stamps and _speaks_of(record.file, path):
                 stamp = self._same(path, record.stamp, stamps[path], document.written)
@@ -132,20 +159,20 @@ class Cache:
         stamp = read(self._root, path, self._limit)[1]
         return stamp if stamp.digest == before.digest else None
 
-    def store(self, records: Mapping[str, Record], common: Sequence[str], signs: Sequence[str]) -> None:
+    def store(self, question: str, document: Document) -> None:
         """Keep what is known. A folder that cannot be written costs the next run its head start, and nothing else."""
-        document = Document(self._asked, self._began, dict(records), tuple(common), tuple(signs))
+        document.tool, document.question, document.written = self._tool, _digest(question), self._began
         with contextlib.suppress(OSError, ValueError, OverflowError, RecursionError):
             data = pack(document)
             prepare(self._folder)
-            replace(self._path, data)
+            replace(self._path, *data)
             warm.forget_old(os.fspath(self._folder))
 
 
-def pack(document: Document) -> bytes:
-    """The bytes of a cache's file: a checksum, then MessagePack. Raises OverflowError and RecursionError."""
+def pack(document: Document) -> tuple[bytes, bytes]:
+    """A cache's file: a checksum, then MessagePack. Raises OverflowError and RecursionError."""
     data = msgspec.msgpack.encode(document)
-    return zlib.crc32(data).to_bytes(_SUM_BYTES, "big") + data
+    return zlib.crc32(data).to_bytes(_SUM_BYTES, "big"), data
 
 
 def unpack(data: bytes) -> Document:
@@ -213,12 +240,12 @@ def prepare(folder: Path) -> None:
             (folder / name).chmod(0o644)  # for whoever else looks at the folder, such as git
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace(path: Path, *data: bytes) -> None:
     """Write a file, whole or not at all. Raises OSError."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+            stream.writelines(data)
         os.replace(name, path)
     except OSError:
         with contextlib.suppress(OSError):

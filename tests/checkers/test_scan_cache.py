@@ -97,7 +97,7 @@ def test_a_failure_that_may_be_the_machines_is_not_kept(project: Path, monkeypat
         for answer in workers.analyse_files(job, sources, *rest):
             if answer.path == "a.py":
                 killed = pipeline.Analysed("a.py", None, Broken("SRC005", "a worker was killed", 1, 1))
-                answer = answer._replace(packed=msgspec.msgpack.encode(killed), summary=None)
+                answer = answer._replace(packed=pipeline.pack(killed), summary=None)
             yield answer
 
     with monkeypatch.context() as once:
@@ -192,12 +192,42 @@ def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
     analysed = pipeline.unpack(document.records["a.py"].packed)
     assert analysed.facts is not None
     hostile = msgspec.structs.replace(analysed.facts, functions=(), classes=())
-    packed = msgspec.msgpack.encode(analysed._replace(facts=hostile))
-    document.records["a.py"].packed = msgspec.Raw(packed)
-    file.write_bytes(cache.pack(document))
+    packed = pipeline.pack(analysed._replace(facts=hostile))
+    document.records["a.py"].packed = memoryview(packed)
+    file.write_bytes(b"".join(cache.pack(document)))
     write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
     assert {file.path for file in whole.files} == FILES.keys()
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"x", zlib.compress(b""), zlib.compress(b"\xc0"), zlib.compress(b"\xc0" * 99)[:-4]]
+)
+def test_facts_that_cannot_be_unpacked_are_passed_over(project: Path, packed: bytes) -> None:
+    scan(project)
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    document = cache.unpack(file.read_bytes())
+    document.records["a.py"].packed = memoryview(packed)
+    file.write_bytes(b"".join(cache.pack(document)))
+    write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
+    assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.py", "..", "", "."])
+@pytest.mark.parametrize("kind", ["folders", "sources"])
+def test_a_folder_that_holds_what_lies_elsewhere_is_passed_over(
+    kept: Tree, project: Path, name: str, kind: str
+) -> None:
+    (project.parent / "elsewhere.py").write_text("import os\nos.fork()\n", encoding="utf-8")
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    document = cache.unpack(file.read_bytes())
+    folders = msgspec.to_builtins(document.folders)
+    folders[""][2 if kind == "folders" else 3] = [name]
+    document.folders = folders
+    file.write_bytes(b"".join(cache.pack(document)))
+    with pytest.raises(ValueError, match="does not lie in the folder"):
+        cache.unpack(file.read_bytes())
+    assert told(scan(project)) == told(kept)
 
 
 def test_a_record_of_which_nothing_was_found_is_passed_over(kept: Tree, project: Path) -> None:
@@ -205,7 +235,7 @@ def test_a_record_of_which_nothing_was_found_is_passed_over(kept: Tree, project:
     (file,) = (project / cache.FOLDER).glob("*.facts")
     document = cache.unpack(file.read_bytes())
     document.records["a.py"].file = None
-    file.write_bytes(cache.pack(document))
+    file.write_bytes(b"".join(cache.pack(document)))
     assert told(scan(project)) == told(kept)
 
 
@@ -217,7 +247,7 @@ def test_a_record_that_speaks_of_another_file_is_passed_over(kept: Tree, project
     assert honest is not None
     (site,) = honest.sites
     document.records["a.py"].file = replace(honest, sites=(replace(site, path="../elsewhere.py"),))
-    file.write_bytes(cache.pack(document))
+    file.write_bytes(b"".join(cache.pack(document)))
     assert told(scan(project)) == told(kept)
 
 

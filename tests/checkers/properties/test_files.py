@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from checkers.engine import Scan, scan
-from checkers.intake.files import NEVER_ENTERED, is_pattern, list_files
+from checkers.intake.files import NEVER_ENTERED, Listing, Seen, is_pattern, list_files
 from tests.checkers.trees import write
 
 CALL = "import os\nos.system('true')\n"
@@ -98,6 +102,120 @@ def test_a_virtual_environment_of_any_name(tmp_path: Path) -> None:
 def test_a_project_that_is_itself_in_a_virtual_environment(tmp_path: Path) -> None:
     root = write(tmp_path, {"pyvenv.cfg": "", "x.py": ""})
     assert list_files(root).files == ["x.py"]
+
+
+# --- what an earlier listing saw ------------------------------------------------------------------------------------
+
+LATER_NS = 60_000_000_000
+
+
+def again(root: Path, before: Listing) -> Listing:
+    """A listing that knows another one, begun so long after all changes that their times can be trusted."""
+    return list_files(root, seen=Seen(before.folders, time.time_ns() + LATER_NS))
+
+
+def await_tick(folder: Path) -> None:
+    """Return when a change gets another time than any change before it."""
+    probe = folder / "probe"
+    probe.touch()
+    before = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns == before:
+        probe.touch()
+
+
+def remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def replace_by(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        remove(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make(path)
+
+    return change
+
+
+def make_script(path: Path) -> None:
+    path.write_text("#!/usr/bin/python3\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+CHANGES = {
+    "file": replace_by(lambda path: path.write_text("x = 1\n", encoding="utf-8")),
+    "script": replace_by(make_script),
+    "folder": replace_by(lambda path: path.mkdir()),
+    "link": replace_by(lambda path: path.symlink_to("a.py")),
+    "link outside": replace_by(lambda path: path.symlink_to("/usr")),
+    "pipe": replace_by(os.mkfifo),
+    "ignore": replace_by(lambda path: path.write_text("b*\n!bb.py\n", encoding="utf-8")),
+    "ignore otherwise": replace_by(lambda path: path.write_text("a.py\nab/\n", encoding="utf-8")),
+    "gone": remove,
+}
+PLACES = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=2).map(
+    lambda parts: "".join(f"{part}/" for part in parts)
+)
+FILE_NAMES = st.sampled_from(["a.py", "bb.py", "a.pyi", "a", "b", "ab", "a.txt", ".gitignore", "pyvenv.cfg"])
+STEPS = st.lists(st.tuples(PLACES, FILE_NAMES, st.sampled_from(sorted(CHANGES))), min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(STEPS)
+@example([("a/", "a.py", "file"), ("", ".gitignore", "ignore otherwise"), ("", ".gitignore", "gone")])
+@example([("a/b/", "bb.py", "file"), ("a/", ".gitignore", "ignore"), ("a/b/", "bb.py", "link"), ("", "a", "gone")])
+def test_a_listing_that_knows_an_earlier_one_is_as_one_that_does_not(steps: list[tuple[str, str, str]]) -> None:
+    with TemporaryDirectory() as folder:
+        root = write(Path(folder), {"root/a/a.py": "", "root/b/ab/bb.py": "", "root/a.py": ""}) / "root"
+        before = list_files(root)
+        for place, name, change in steps:
+            await_tick(Path(folder))
+            try:
+                CHANGES[change](root / place / name)
+            except (NotADirectoryError, FileExistsError):
+                continue
+            before, expected = again(root, before), list_files(root)
+            assert before == expected, (place, name, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        (lambda root: (root / "a/x.py").write_text("y", encoding="utf-8"), []),
+        (lambda root: (root / "a/new.py").touch(), ["a"]),
+        (lambda root: (root / "a/b/x.py").unlink(), ["a/b"]),
+        (lambda root: (root / ".gitignore").touch(), [".", "a", "a/b", "c"]),
+        (lambda root: (root / "a/.gitignore").touch(), ["a", "a/b"]),
+    ],
+    ids=["content", "new file", "gone file", "ignored", "ignored below"],
+)
+def test_only_what_may_have_changed_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], read: list[str]
+) -> None:
+    root = write(tmp_path, dict.fromkeys(["root/a/x.py", "root/a/b/x.py", "root/c/x.py"], "")) / "root"
+    before = list_files(root)
+    await_tick(tmp_path)
+    change(root)
+    seen: list[str] = []
+    scandir = os.scandir
+
+    def watched(path: str) -> object:
+        seen.append(os.path.relpath(path, root))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    again(root, before)
+    assert sorted(seen) == read
+
+
+def test_a_folder_that_changed_as_it_was_listed_is_read_again(tmp_path: Path) -> None:
+    root = write(tmp_path, {"x.py": ""})
+    before = list_files(root)
+    forged = {"": msgspec.structs.replace(before.folders[""], sources=())}
+    assert list_files(root, seen=Seen(forged, time.time_ns())).files == ["x.py"]
+    assert list_files(root, seen=Seen(forged, time.time_ns() + LATER_NS)).files == []
 
 
 # --- links and special files ----------------------------------------------------------------------------------------
