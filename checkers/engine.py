@@ -133,7 +133,8 @@ def _find(
     """What is found in each file, from the cache as far as it knows."""
     root, paths = os.fspath(request.root), listing.files
     declared = [target for target in request.targets if "*" not in target and not is_chain(target)]
-    catalogue = catalog.Catalog.load(catalog.Catalog.known_roots(), request.apis, declared)
+    known = catalog.read(catalog.Catalog.known_roots()) if cache is None else cache.catalogue()
+    catalogue = catalog.Catalog(known.values(), request.apis, declared)
     interest = _interest(request, layout, catalogue)
     in_full = request.whole or request.reference or _any_word(request) or _is_library(layout, catalogue)
     question = _question(interest, in_full)

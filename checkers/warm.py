@@ -21,7 +21,7 @@ INTERRUPTED = 130
 ROOT_MARKERS = ("pyproject.toml", ".git")
 """What makes a folder a project's root."""
 _DAY_S = 24 * 60 * 60
-_DAYS_KEPT = {".run": 1, ".tmp-": 1, ".facts": 30}
+_DAYS_KEPT = {".run": 1, ".tmp-": 1, ".facts": 30, ".catalogue": 30}
 """How long a file with this in its name is kept after its last use."""
 _FORMAT = b"spawngate run 3\n"
 _SUM_BYTES = 4

@@ -77,7 +77,7 @@ class NameFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class File:
     """One catalogue file: entries, facts, other spellings, and the other roots whose files its names need."""
 
     entries: tuple[Entry, ...]
@@ -89,7 +89,7 @@ class _File:
 class Catalog:
     """Entries and facts of some import roots. Names are looked up as documented; see :meth:`canonical`."""
 
-    def __init__(self, files: Iterable[_File], extra: Sequence[Entry] = (), declared: Sequence[str] = ()) -> None:
+    def __init__(self, files: Iterable[File], extra: Sequence[Entry] = (), declared: Sequence[str] = ()) -> None:
         self._entries: dict[str, Entry] = {}
         self._facts: dict[str, NameFacts] = {}
         self._spellings: dict[str, str] = {}
@@ -115,15 +115,7 @@ class Catalog:
         Roots without a file are passed over. An ``extra`` entry takes the place of a catalogue entry of its name; a
         ``declared`` name that has no entry becomes one.
         """
-        known = _known()
-        files: dict[str, _File] = {}
-        pending = sorted(set(roots) & known.keys())
-        while pending:
-            root = pending.pop()
-            if root not in files:
-                files[root] = _read(known[root])
-                pending += sorted(files[root].needs & known.keys())
-        return cls((files[root] for root in sorted(files)), extra, declared)
+        return cls(read(roots).values(), extra, declared)
 
     @staticmethod
     def known_roots() -> frozenset[str]:
@@ -247,13 +239,26 @@ class Catalog:
                 pending += reversed(facts.bases)
 
 
+def read(roots: Iterable[str]) -> dict[str, File]:
+    """The files of the import roots that have one, and of the roots whose names those speak of, by root."""
+    known = _known()
+    files: dict[str, File] = {}
+    pending = [root for root in roots if root in known]
+    while pending:
+        root = pending.pop()
+        if root not in files:
+            files[root] = _read(known[root])
+            pending += files[root].needs & known.keys()
+    return {root: files[root] for root in sorted(files)}
+
+
 @cache
 def _known() -> Mapping[str, Path]:
     return {path.stem: path for folder in _FOLDERS for path in sorted(folder.glob("*.toml"))}
 
 
 @cache
-def _read(path: Path) -> _File:
+def _read(path: Path) -> File:
     with path.open("rb") as stream:
         tables = tomllib.load(stream)
     apis, names = tables.get("api", []), tables.get("name", [])
@@ -263,7 +268,7 @@ def _read(path: Path) -> _File:
     spellings = {also: table["name"] for table in (*apis, *names) for also in table.get("also", [])}
     referred = {name for fact in facts for name in _references(fact)}
     roots = {_root(name) for name in referred | set(spellings.values())}
-    return _File(entries, facts, spellings, frozenset(roots - {path.stem}))
+    return File(entries, facts, spellings, frozenset(roots - {path.stem}))
 
 
 def _entry(table: Mapping[str, Any]) -> Entry:

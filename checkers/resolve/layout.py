@@ -65,8 +65,7 @@ class Layout:
             )
 
     def _note_packages(self, name: str) -> None:
-        while "." in name:
-            name = name.rpartition(".")[0]
+        while (name := name.rpartition(".")[0]) and name not in self.packages:
             self.packages.add(name)
 
     @property
@@ -125,10 +124,9 @@ def _roots(files: Iterable[str], roots: Sequence[str], packages: set[str]) -> li
 
 
 def _module_name(path: str) -> str:
-    stem = os.path.splitext(path)[0]
-    if base_of(path) == "__init__.py":
-        stem = stem.rpartition("/")[0]
-    return stem.replace("/", ".")
+    folder, slash, base = path.rpartition("/")
+    name = folder if base == "__init__.py" else folder + slash + (base.rpartition(".")[0] or base)
+    return name.replace("/", ".")
 
 
 def _is_module(path: str) -> bool:

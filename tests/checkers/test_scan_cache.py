@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers import engine, finding
+from checkers import catalog, engine, finding
 from checkers.facts.model import Broken
 from checkers.intake import cache, pipeline, workers
 from checkers.model import Tree
@@ -73,7 +73,7 @@ def test_nothing_is_analysed_when_nothing_has_changed(kept: Tree, project: Path)
 REFUSING = """
 import sys
 from pathlib import Path
-from checkers import engine, finding
+from checkers import catalog, engine, finding
 from checkers.intake import cache
 root = Path(sys.argv[1])
 if sys.argv[2] == "refuse":
@@ -274,7 +274,8 @@ def test_another_way_of_asking_is_another_cache(kept: Tree, project: Path) -> No
 def test_what_nobody_asks_for_any_more_is_removed(kept: Tree, project: Path) -> None:
     """Each edit of a manifest's targets, say, is another way of asking."""
     (in_use,) = (project / cache.FOLDER).glob("*.facts")
-    old = [project / cache.FOLDER / name for name in ("0.facts", ".tmp-0", "0.run")]
+    old = [project / cache.FOLDER / name for name in ("0.facts", "0.catalogue", ".tmp-0", "0.run")]
+    (catalogue,) = (project / cache.FOLDER).glob("*.catalogue")
     days = time.time() - 31 * 24 * 60 * 60
     for path in (*old, project / cache.FOLDER / "1.facts"):
         path.touch()
@@ -285,7 +286,7 @@ def test_what_nobody_asks_for_any_more_is_removed(kept: Tree, project: Path) -> 
     write(project / "a.py", "import os\n", OLD + 5)
     scan(project)
     left = {path.name for path in (project / cache.FOLDER).iterdir()}
-    assert left == {in_use.name, "1.facts", "CACHEDIR.TAG", ".gitignore"}
+    assert left == {in_use.name, catalogue.name, "1.facts", "CACHEDIR.TAG", ".gitignore"}
 
 
 def test_the_folder_ignores_itself_and_is_cleared(kept: Tree, project: Path) -> None:
@@ -469,3 +470,24 @@ def test_constants_that_no_file_could_hold_are_kept_all_the_same(
     monkeypatch.setattr(finding, "analyse_files", lambda job, paths, *rest: refuse.extend(paths))
     assert told(scan(project)) == once
     assert not refuse
+
+
+def test_the_catalogue_is_kept_as_it_was_read(kept: Tree, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = (project / cache.FOLDER).glob("*.catalogue")
+    monkeypatch.setattr(catalog, "read", lambda roots: pytest.fail("the catalogue was read again"))
+    write(project / "a.py", "import os\n\nos.fork()\n", OLD + 5)
+    seen = scan(project)
+    monkeypatch.undo()
+    assert told(seen) == told(engine.scan(engine.Scan(project, jobs=1))) != told(kept)
+    for data in (b"", b"\xc0", file.read_bytes()[:-1], b"".join(cache._sealed(b"\xc0"))):
+        file.write_bytes(data)
+        write(project / "a.py", "import os\n\n\nos.fork()\n", OLD + 6)
+        assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
+
+
+def test_what_is_kept_of_the_catalogue_is_all_of_it(tmp_path: Path) -> None:
+    wanted = catalog.read(catalog.Catalog.known_roots())
+    one = cache.Cache(tmp_path, tmp_path / cache.FOLDER, [], 1)
+    cache.prepare(tmp_path / cache.FOLDER)
+    assert [one.catalogue(), one.catalogue()] == [wanted, wanted]
+    assert list(one.catalogue()) == list(wanted)
