@@ -6,7 +6,9 @@ Each row is measured in a process of its own, invariants on; reading a trace is 
 workload is not. Traces are SWF files, by default those in ``../shared/data/traces`` beside this repository that
 ``TRACES`` names. ``PYTHON`` is an interpreter that has accasim==1.1.3; it runs the same jobs, normalised and
 written as SWF, right after each row that it has a picker for: with a node for each processor, which is how it
-reads SWF and how these machines were built, and on one node with all processors, the quickest for it. Short runs
+reads SWF and how these machines were built, and on one node with all processors, the quickest for it; once with
+all its output off, and once with both programs writing the schedule, as ``refsched simulate --starts`` and AccaSim
+as it comes do. Short runs
 are made three times, on both sides, and the one with the least processor time counts; ratios are of processor
 time, so that what else the machine does weighs little. ``--write`` puts the tables into ``docs/performance.md``.
 """
@@ -29,6 +31,7 @@ import msgspec
 
 from reference_scheduler.core import SchedulerCore
 from reference_scheduler.core.model import SECOND_US
+from reference_scheduler.drivers.schedule import starts_csv
 from reference_scheduler.drivers.simulation import SimulationDriver, simulate, simulation_config
 from reference_scheduler.replay import Recorder
 from reference_scheduler.replay.verify import verify
@@ -93,11 +96,23 @@ def peak_mib() -> int:
 
 def measure(source: str, picker: str) -> Cost:
     """Read and simulate the trace at a path, or a ``synthetic:`` one."""
+    return _measure(source, picker, None)
+
+
+def measure_written(source: str, picker: str) -> Cost:
+    """The same, and write when each job starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _measure(source, picker, Path(folder, "starts.csv"))
+
+
+def _measure(source: str, picker: str, written: Path | None) -> Cost:
     elapsed_s, processor_s = time.perf_counter(), time.process_time()
     workload = load_workload(source)
     if source.startswith(SYNTHETIC):
         elapsed_s, processor_s = time.perf_counter(), time.process_time()
-    simulate(workload, simulation_config(picker))
+    schedule = simulate(workload, simulation_config(picker))
+    if written is not None:
+        written.write_text(starts_csv(schedule), encoding="utf-8")
     elapsed_s, processor_s = time.perf_counter() - elapsed_s, time.process_time() - processor_s
     return Cost(len(workload.jobs), elapsed_s, processor_s, peak_mib())
 
@@ -156,8 +171,11 @@ def as_swf(workload: Workload) -> str:
     return "".join(lines)
 
 
-def measure_accasim(python: str, source: str, picker: str, one_node: bool) -> Cost | None:
-    """Run the jobs of ``source`` through AccaSim; ``None`` if it takes longer than ``ACCASIM_LIMIT_S``."""
+def measure_accasim(python: str, source: str, picker: str, one_node: bool, written: bool) -> Cost | None:
+    """Run the jobs of ``source`` through AccaSim, the schedule ``written`` or not.
+
+    Returns ``None`` if it takes longer than ``ACCASIM_LIMIT_S``.
+    """
     workload = load_workload(source)
     processors = workload.workers[0][1].process_slots
     with tempfile.NamedTemporaryFile("w", suffix=".swf") as trace:
@@ -165,7 +183,7 @@ def measure_accasim(python: str, source: str, picker: str, one_node: bool) -> Co
         trace.flush()
         nodes = 1 if one_node else processors
         script = Path(__file__).with_name("accasim_run.py")
-        command = [python, str(script), trace.name, picker, str(processors), str(nodes)]
+        command = [python, str(script), trace.name, picker, str(processors), str(nodes), *["schedule"] * written]
         try:
             done = subprocess.run(command, check=True, capture_output=True, timeout=ACCASIM_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -183,14 +201,27 @@ def ratio(ours: Cost, theirs: Cost | None) -> str:
 def trace_row(source: str, picker: str, accasim: str | None) -> list[str]:
     """Measure one trace under one picker, and right after it AccaSim if it has the picker."""
     ours = best(lambda: apart(measure, source, picker))
-    if ours is None:
-        raise RuntimeError("a run of ours is never stopped")
+    assert ours is not None, "a run of ours is never stopped"
     row = [Path(source).stem, picker, str(ours.jobs), f"{ours.jobs / ours.elapsed_s:.0f}"]
     row += [f"{ours.each_us:.0f}", str(ours.peak_mib)]
     if accasim is None or picker not in ACCASIM_PICKERS:
         return [*row, *[""] * (len(TRACE_HEAD) - len(row))]
+    return row + against(accasim, source, picker, ours, written=False)
+
+
+def written_row(source: str, picker: str, accasim: str) -> list[str]:
+    """Measure one trace under one picker, and AccaSim, the schedule written by both."""
+    ours = best(lambda: apart(measure_written, source, picker))
+    assert ours is not None, "a run of ours is never stopped"
+    row = [Path(source).stem, picker, f"{ours.each_us:.0f}"]
+    return row + against(accasim, source, picker, ours, written=True)
+
+
+def against(accasim: str, source: str, picker: str, ours: Cost, *, written: bool) -> list[str]:
+    """Measure AccaSim on both machines: processor time of a job and its ratio to ``ours`` for each, then MiB."""
+    row: list[str] = []
     for one_node in (False, True):
-        theirs = best(lambda: measure_accasim(accasim, source, picker, one_node))  # noqa: B023 - called at once
+        theirs = best(lambda: measure_accasim(accasim, source, picker, one_node, written))  # noqa: B023 - called at once
         row += ["" if theirs is None else f"{theirs.each_us:.0f}", ratio(ours, theirs)]
     return [*row, "" if theirs is None else str(theirs.peak_mib)]
 
@@ -213,6 +244,7 @@ TRACE_HEAD = [
     *("trace", "picker", "jobs", "jobs/s", "µs/job", "MiB"),
     *("AccaSim µs/job, node per processor", "ratio", "AccaSim µs/job, one node", "ratio", "MiB"),
 ]
+WRITTEN_HEAD = ["trace, schedule written", "picker", "µs/job", *TRACE_HEAD[6:]]
 GROWTH_HEAD = ["jobs", "picker", "jobs/s", "µs/job", "MiB"]
 LOG_HEAD = ["trace", "picker", "events", "bytes/event", "µs/event to record", "events/s to verify"]
 
@@ -253,8 +285,11 @@ def main() -> None:
     options = parser.parse_args()
     traces = [str(trace) for trace in options.traces or [FOLDER / name for name in TRACES]]
     pickers, growing = options.pickers.split(","), options.growing.split(",")
+    compared = ACCASIM_PICKERS if options.accasim else ()
+    pairs = [(trace, picker) for trace in traces for picker in pickers if picker in compared]
     tables = [
         table(TRACE_HEAD, (trace_row(trace, picker, options.accasim) for trace in traces for picker in pickers)),
+        table(WRITTEN_HEAD, (written_row(*pair, options.accasim) for pair in pairs)),
         table(GROWTH_HEAD, (growth_row(n, picker) for picker in growing for n in sizes(options.largest))),
         table(LOG_HEAD, (log_row(trace, picker) for trace in traces for picker in growing)),
     ]

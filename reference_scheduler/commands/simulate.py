@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from reference_scheduler.commands.simulation import (
     simulation_options,
     write_text,
 )
-from reference_scheduler.drivers.schedule import Schedule, first_difference, metrics, starts
+from reference_scheduler.drivers.schedule import Schedule, first_difference, metrics, starts_csv
 from reference_scheduler.drivers.timeline import Timeline
 from reference_scheduler.workloads import WorkloadError
 
@@ -95,7 +93,7 @@ def simulate(
         run = run_simulation(setup, timeline, log=log)
         draw_run(setup, run, timeline, plot_file)
     if starts_file is not None:
-        write_text(starts_file, _csv(run.schedule))
+        write_text(starts_file, starts_csv(run.schedule))
     measures = msgspec.json.format(msgspec.json.encode(metrics(run.schedule, run.elapsed_s)), indent=2)
     if str(metrics_file) == "-":
         click.echo(measures)
@@ -103,14 +101,6 @@ def simulate(
         write_text(metrics_file, measures.decode() + "\n")
     if compare is not None:
         _compare(run.schedule, compare)
-
-
-def _csv(schedule: Schedule) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["job", "start"])
-    writer.writerows(starts(schedule))
-    return stream.getvalue()
 
 
 def _compare(schedule: Schedule, reference: Path) -> None:

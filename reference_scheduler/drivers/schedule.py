@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -84,6 +85,15 @@ def starts(schedule: Schedule) -> list[tuple[str, str]]:
     numeric = all(run.job.isdecimal() for run in schedule.runs)
     runs = sorted(schedule.runs, key=lambda run: int(run.job)) if numeric else schedule.runs
     return [(run.job, _seconds(run.start_us)) for run in runs]
+
+
+def starts_csv(schedule: Schedule) -> str:
+    """Return :func:`starts` as CSV with the header ``job,start``."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["job", "start"])
+    writer.writerows(starts(schedule))
+    return stream.getvalue()
 
 
 def first_difference(schedule: Schedule, reference: Path) -> str | None:
