@@ -18,10 +18,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.listing import by_reference, listing
 from benchmarks.recall import HERE, KINDS, TIERS

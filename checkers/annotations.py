@@ -15,9 +15,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
+
+import msgspec
 
 from checkers.codes import CODES
 from checkers.lines import is_blank
@@ -32,8 +33,7 @@ _MOST_BLANK_LINES = 2
 """Formatters keep no more than these, so an own-line annotation further above a site is not near it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(msgspec.Struct, frozen=True):
     """One kind of annotation: its keyword, the values it takes and the codes of its findings."""
 
     keyword: str
@@ -91,8 +91,7 @@ EXECUTION_OWNERSHIP = Marker(
 _MARKERS = (SCHEDULER_AUDIT, EXECUTION_OWNERSHIP)
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(msgspec.Struct, frozen=True):
     """A well-formed annotation with a known value. ``note`` is its free text, empty where it has none."""
 
     comment: Comment
@@ -101,8 +100,7 @@ class Annotation:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
+class Defect(msgspec.Struct, frozen=True):
     """Why a comment that tries to be an annotation is none."""
 
     code: str
@@ -110,8 +108,7 @@ class Defect:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Blessings:
+class Blessings(msgspec.Struct, frozen=True):
     """Which sites of a file carry a valid annotation, and what is wrong with the file's annotations."""
 
     by_site: Mapping[Site, Annotation]
@@ -183,8 +180,7 @@ def is_attempt(text: str) -> bool:
     return next(_attempts(text), None) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(msgspec.Struct, frozen=True):
     marker: Marker
     start: int
     end: int
@@ -342,8 +338,7 @@ class _Places:
         return self._trailing.get((comment.cell, comment.line), ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Near:
+class _Near(msgspec.Struct, frozen=True):
     site: Site
     where: str
 
@@ -440,8 +435,7 @@ def _source_order(site: Site) -> tuple[int, int, int]:
 # What is wrong with it
 
 
-@dataclass(frozen=True, slots=True)
-class _Validity:
+class _Validity(msgspec.Struct, frozen=True):
     """What an annotation that speaks of a site must satisfy: its date and the path it stands in."""
 
     marker: Marker

@@ -14,12 +14,12 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from msgspec.structs import replace
 
 from checkers import codes, config, engine, warm
 from checkers.config import Request

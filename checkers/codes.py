@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Code:
+
+class Code(msgspec.Struct, frozen=True):
     """A code as users meet it: ``OWN001``, ``unclassified-site`` and the line that says what it reports."""
 
     code: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from checkers import warm
 from checkers.model import ApiKind, Tier
 from checkers.resolve.layout import LayoutError
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """The options of one run, after parsing. Empty ``kinds`` and ``tiers`` leave the manifest's choice."""
 
     root: Path

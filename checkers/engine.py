@@ -12,8 +12,10 @@ import os.path
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import astuple, replace
 
 from checkers import catalog
 from checkers.facts import model as f
@@ -37,8 +39,7 @@ FOLLOWED_MODULES = frozenset(
 """Modules that govern nothing, but whose functions are understood on the way to what does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """What to scan, and what to look for.
 
     ``root`` is absolute; everything else that is a path is relative to it and written with ``/``.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from checkers.catalog import Catalog
 from checkers.codes import CODES

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `key` declares a field, as `dataclasses.field` does
 """The two manifests: what a project declares about its own work, read, validated and looked up.
 
 :func:`load_ownership` and :func:`load_bypass` find the file, read it once and give a frozen manifest.
@@ -8,16 +7,17 @@ only when something has to be pointed at. ``docs/manifests.md`` describes every 
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from checkers.annotations import EXECUTION_OWNERSHIP
 from checkers.catalog import Catalog, Entry, Form
@@ -104,7 +104,6 @@ _ROOTS = Made(Array(RelativePath(root=True)), lambda paths: tuple(path.removesuf
 # What both manifests hold
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogApi(Table):
     """``[[catalog.api]]``: an API that the project governs besides the shipped catalogue."""
 
@@ -121,7 +120,6 @@ class CatalogApi(Table):
         return Entry(name=self.name, kind=kind, form=form, tier=tier, why=self.why)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogTable(Table):
     """``[catalog]``: which catalogue entries count."""
 
@@ -131,7 +129,6 @@ class CatalogTable(Table):
     api: tuple[CatalogApi, ...] = key(Tables(CatalogApi), ())
 
 
-@dataclass(frozen=True, kw_only=True)
 class UnanalysedEntry(Table):
     """``[[unanalysed]]``: a file that cannot be analysed, and why that is accepted."""
 
@@ -139,7 +136,6 @@ class UnanalysedEntry(Table):
     reason: str = key(Text("some words that say why"), "", need=Need.WANTED)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Manifest(Table):
     """The keys that both manifests have."""
 
@@ -188,7 +184,6 @@ class Manifest(Table):
 # check-ownership
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteEntry(Table):
     """``[[site]]``: who owns the work that starts in a place."""
 
@@ -210,7 +205,6 @@ class SiteEntry(Table):
         return self.path.endswith("/")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Boundaries(Table):
     """``[boundaries]``: paths in which processes must end, and argument lists must be lists."""
 
@@ -218,7 +212,6 @@ class Boundaries(Table):
     typed_argv: tuple[Value[str], ...] = key(_PLACED_PATHS, ())
 
 
-@dataclass(frozen=True, kw_only=True)
 class OwnershipManifest(Manifest):
     """``manifests/execution-ownership.toml``. What is ``active`` is a code: each is a rule of its own."""
 
@@ -230,7 +223,6 @@ class OwnershipManifest(Manifest):
 # check-bypass
 
 
-@dataclass(frozen=True, kw_only=True)
 class Allow(Table):
     """An ``allow`` entry of a rule: a file or folder in which the rule does not hold."""
 
@@ -239,7 +231,6 @@ class Allow(Table):
     until: date | None = key(Day())
 
 
-@dataclass(frozen=True, kw_only=True)
 class Rule(Table):
     """``[[rule]]``: which work must not start outside the scheduler."""
 
@@ -257,15 +248,13 @@ class Rule(Table):
     allow: tuple[Allow, ...] = key(Tables(Allow), ())
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What a rule's target means: the name as the catalogue spells it, and whether the catalogue knows it."""
 
     name: str
     catalogued: bool
 
 
-@dataclass(frozen=True, kw_only=True)
 class BypassManifest(Manifest):
     """``manifests/scheduler-bypass.toml``."""
 
@@ -273,8 +262,11 @@ class BypassManifest(Manifest):
     submission: tuple[Value[str], ...] | None = key(Array(Placed(_QUALIFIED)))
     active: tuple[Value[str], ...] = key(Array(Placed(Text("the id of a rule"))), ())
     rule: tuple[Rule, ...] = key(Tables(Rule), ())
-    meanings: Mapping[str, Target] = field(default_factory=dict)
-    """What each target of the rules means, by its spelling in the manifest."""
+
+    @cached_property
+    def meanings(self) -> Mapping[str, Target]:
+        """What each target of the rules means, by its spelling in the manifest."""
+        return _meanings(self)
 
     def _named_kinds(self) -> frozenset[ApiKind]:
         targets = {value.value for rule in self.rule for value in rule.targets}
@@ -318,7 +310,7 @@ def bypass_from_text(text: str, path: str, base: Keys = ()) -> BypassManifest:
     for active in manifest.active:
         if active.value not in ids:
             active.at.refuse(f"no rule has the id `{printable(active.value)}`", suggestion(active.value, ids))
-    return dataclasses.replace(manifest, meanings=_meanings(manifest))
+    return manifest
 
 
 def _read(table: type[ManifestT], text: str, path: str, file: _File, base: Keys) -> ManifestT:
@@ -381,8 +373,7 @@ def _parsers_words(message: str, text: str) -> tuple[str, int | None]:
 # From files
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(msgspec.Struct, frozen=True):
     """Where a manifest is looked for, and the codes of its faults."""
 
     command: str
@@ -430,8 +421,7 @@ def load_bypass(root: Path, file: Path | None, watched: dict[str, Stamp] | None 
     return manifest
 
 
-@dataclass(frozen=True)
-class _Looked:
+class _Looked(msgspec.Struct, frozen=True):
     """What below the project's ``root`` was looked at."""
 
     root: Path

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from checkers.warm import Stamp
 
 
@@ -62,8 +64,7 @@ class Confidence(StrEnum):
     BY_NAME = "by-name"
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """The lines an annotation of a site may refer to.
 
     ``statement_*`` are the lines of the innermost simple statement, compound-statement header or decorator that holds
@@ -79,8 +80,7 @@ class Extent:
     statement_last_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(msgspec.Struct, frozen=True):
     """One argument of a call as the boundary rules see it.
 
     ``value`` is the constant, where it is one (``constant`` is true); ``split`` says that the value was built by
@@ -94,8 +94,7 @@ class Argument:
     split: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """One place in source where governed work can start."""
 
     path: str
@@ -126,8 +125,7 @@ class Site:
         return self.candidates or (self.api,)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """A use of a started process that is no site, but that the boundary rules judge: ``communicate()`` and the like."""
 
     path: str
@@ -140,8 +138,7 @@ class Use:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(msgspec.Struct, frozen=True):
     """A comment that may be an annotation.
 
     ``block_last_line`` is the last line of the run of own-line comment lines that holds it (its own line when it
@@ -156,8 +153,7 @@ class Comment:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """The header of a compound statement or a decorator: lines an annotation may stand at without blessing the body."""
 
     first_line: int
@@ -168,8 +164,7 @@ class Header:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unanalysed:
+class Unanalysed(msgspec.Struct, frozen=True):
     """A file that could not be read or parsed; never green."""
 
     path: str
@@ -182,8 +177,7 @@ class Unanalysed:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(msgspec.Struct, frozen=True):
     """What the engine found in one file."""
 
     path: str
@@ -207,7 +201,7 @@ class Tree:
     names: frozenset[str] = frozenset()
     """Fully qualified first-party names: all modules, and what bindings, functions, classes and methods were asked
     about (``Scan.named``); every one of them where one that was asked about is missing, or every file was analysed."""
-    calls: frozenset[str] = field(default_factory=frozenset)
+    calls: frozenset[str] = frozenset()
     """``path\\0name`` for each fully qualified first-party name that a file calls and the caller asked to watch."""
     passed_over: tuple[str, ...] = ()
     """Paths that were asked for and hold nothing to analyse."""
@@ -215,8 +209,7 @@ class Tree:
     """The stamp of every file and folder that was looked at, from before that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One judgement of a rule. Ordered in reports by path, line, column, code."""
 
     code: str
@@ -232,8 +225,7 @@ class Finding:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which sites count: catalogue kinds and tiers, and whether by-name ones do."""
 
     kinds: frozenset[ApiKind] = DEFAULT_KINDS

@@ -6,9 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from checkers import engine, manifests
 from checkers.config import Request
@@ -22,8 +24,7 @@ from checkers.targets import is_chain, target_matches
 from checkers.warm import Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One command: its name, its manifest, and who judges."""
 
     name: str
@@ -54,12 +55,11 @@ OWNERSHIP = Check(
 )
 
 
-@dataclass(slots=True)
-class Log:
+class Log(msgspec.Struct):
     """What ``--verbose`` tells: how long each stage took, and what was read."""
 
-    stages: list[tuple[str, float]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    stages: list[tuple[str, float]] = msgspec.field(default_factory=list)
+    lines: list[str] = msgspec.field(default_factory=list)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""Typed fields that validate themselves: what a manifest may say is declared once, as dataclasses.
+"""Typed fields that validate themselves: what a manifest may say is declared once, as classes.
 
-A table of a manifest is a frozen dataclass. Each key is one of its fields, made by :func:`key` from a
+A table of a manifest is a :class:`Table`. Each key is one of its attributes, made by :func:`key` from a
 *kind* that says what the key may hold, how that is read, and in which words it is asked for.
 :func:`read_table` is the only validator.
 
@@ -11,15 +11,15 @@ rest is judged.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from enum import Enum
 from functools import cached_property
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
 
 from checkers.codes import CODES
 from checkers.intake.files import MAX_STARS, is_pattern
@@ -52,8 +52,7 @@ class Fault(Enum):
     UNKNOWN_OWNER = "unknown owner"
 
 
-@dataclass(frozen=True, eq=False)
-class Document:
+class Document(msgspec.Struct, frozen=True, eq=False):
     """The manifest that is being read: its path for messages, places, codes of faults, and faults found."""
 
     path: str
@@ -61,11 +60,10 @@ class Document:
     codes: Mapping[Fault, str]
     base: Keys = ()
     """Keys that lead to the manifest inside its file; not shown in messages."""
-    problems: list[tuple[Keys, Finding]] = field(default_factory=list)
+    problems: list[tuple[Keys, Finding]] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, eq=False)
-class At:
+class At(msgspec.Struct, frozen=True, eq=False):
     """A value's place in a document."""
 
     document: Document
@@ -205,8 +203,7 @@ def _wrong_type(value: object, at: At, allowed: str) -> NoReturn:
     at.refuse(f"{shown(value)} is not allowed", f"allowed: {allowed}")
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """Some words."""
 
     allowed: str = "a string"
@@ -219,8 +216,7 @@ class Text:
         return value
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """A string of a certain form."""
 
     allowed: str
@@ -233,8 +229,7 @@ class Pattern:
         return text
 
 
-@dataclass(frozen=True)
-class IgnorePattern:
+class IgnorePattern(msgspec.Struct, frozen=True):
     """A pattern as git takes it in ``.gitignore``."""
 
     allowed: str = f"a pattern as in .gitignore, with at most {MAX_STARS} `*` between two `/`"
@@ -246,8 +241,7 @@ class IgnorePattern:
         return text
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """One of a few words. With ``fault``, another word is a fault of the entry and is kept as it is."""
 
     values: tuple[str, ...]
@@ -269,8 +263,7 @@ class Choice:
         return value
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A whole number."""
 
     minimum: int
@@ -287,8 +280,7 @@ class Whole:
         return value
 
 
-@dataclass(frozen=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """The one version of the format that is understood."""
 
     version: int
@@ -303,8 +295,7 @@ class Version:
         return value
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """true or false."""
 
     allowed: str = "true or false"
@@ -315,8 +306,7 @@ class Flag:
         return value
 
 
-@dataclass(frozen=True)
-class Day:
+class Day(msgspec.Struct, frozen=True):
     """A date: TOML's own, or a string."""
 
     allowed: str = "a date, YYYY-MM-DD"
@@ -332,8 +322,7 @@ class Day:
         _wrong_type(value, at, self.allowed)
 
 
-@dataclass(frozen=True)
-class RelativePath:
+class RelativePath(msgspec.Struct, frozen=True):
     """A path below the project's root. A folder ends in ``/``."""
 
     patterns: bool = False
@@ -368,8 +357,7 @@ class RelativePath:
         return next((wrong for found, wrong in checks if found), None)
 
 
-@dataclass(frozen=True)
-class Array(Generic[T]):
+class Array(msgspec.Struct, Generic[T], frozen=True):
     """An array of values of one kind."""
 
     element: Kind[T]
@@ -387,8 +375,7 @@ class Array(Generic[T]):
         return tuple(self.element.read(element, at.child(index)) for index, element in enumerate(value))
 
 
-@dataclass(frozen=True)
-class Placed(Generic[T]):
+class Placed(msgspec.Struct, Generic[T], frozen=True):
     """A value that keeps its place, so that a rule can point at it."""
 
     kind: Kind[T]
@@ -401,16 +388,14 @@ class Placed(Generic[T]):
         return Value(self.kind.read(value, at), at)
 
 
-@dataclass(frozen=True)
-class Value(Generic[T]):
+class Value(msgspec.Struct, Generic[T], frozen=True):
     """A value and its place."""
 
     value: T
-    at: At = field(compare=False, repr=False)
+    at: At
 
 
-@dataclass(frozen=True)
-class Made(Generic[T]):
+class Made(msgspec.Struct, Generic[T], frozen=True):
     """A value of another kind, made into what the rules want."""
 
     kind: Kind[Any]
@@ -424,8 +409,7 @@ class Made(Generic[T]):
         return self.make(self.kind.read(value, at))
 
 
-@dataclass(frozen=True)
-class Subtable(Generic[TableT]):
+class Subtable(msgspec.Struct, Generic[TableT], frozen=True):
     """A table inside the table."""
 
     table: type[TableT]
@@ -435,8 +419,7 @@ class Subtable(Generic[TableT]):
         return read_table(self.table, value, at)
 
 
-@dataclass(frozen=True)
-class Tables(Generic[TableT]):
+class Tables(msgspec.Struct, Generic[TableT], frozen=True):
     """An array of tables. One that lacks what it cannot do without is reported and left out."""
 
     table: type[TableT]
@@ -465,34 +448,49 @@ class Need(Enum):
     """The manifest cannot be used without it."""
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """The declaration of one key. ``when`` = another key and the value of it that makes this one wanted."""
 
     kind: Kind[Any]
-    need: Need = Need.NONE
-    when: tuple[str, str] | None = None
+    default: Any
+    need: Need
+    when: tuple[str, str] | None
 
 
 def key(kind: Kind[Any], default: Any = None, *, need: Need = Need.NONE, when: tuple[str, str] | None = None) -> Any:
-    """A dataclass field that declares a key."""
-    return field(default=default, metadata={"key": Key(kind, need, when)})
+    """The attribute of a table that declares a key."""
+    return Key(kind, default, need, when)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of a manifest: its keys are the fields made by :func:`key`."""
+    """A table of a manifest: its keys are the attributes made by :func:`key`. Nothing can change it.
 
-    at: At = field(compare=False, repr=False)
-    broken: bool = False
+    No dataclass: that would write and compile a constructor for each table as it is imported.
+    """
+
+    declared: ClassVar[Mapping[str, Key]] = {}
+    """Its keys by name, those of its bases first."""
+    at: At
+    broken: bool
     """Whether it lacks something that it cannot do without."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
+        cls.declared = {**cls.declared, **own}
+
+    def __init__(self, at: At, values: Mapping[str, object], *, broken: bool) -> None:
+        held = {name: values.get(name, declared.default) for name, declared in self.declared.items()}
+        vars(self).update(held, at=at, broken=broken)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a table of a manifest cannot be changed: {name}")
 
 
 def read_table(table: type[TableT], value: object, at: At) -> TableT:
     """A TOML table, validated. Faults of the entry are noted in its document; others raise ManifestError."""
     if not isinstance(value, dict):
         _wrong_type(value, at, "a table")
-    keys: dict[str, Key] = {f.name: f.metadata["key"] for f in dataclasses.fields(table) if "key" in f.metadata}
+    keys = table.declared
     for name in value:
         if name not in keys:
             _unknown_key(name, keys, at)
@@ -500,7 +498,7 @@ def read_table(table: type[TableT], value: object, at: At) -> TableT:
     absent = [name for name, declared in keys.items() if _is_missing(name, declared, known, at)]
     read = {name: keys[name].kind.read(held, at.child(name)) for name, held in known.items() if name not in absent}
     broken = any(keys[name].need is Need.ESSENTIAL for name in absent)
-    return table(at=at, broken=broken, **read)
+    return table(at, read, broken=broken)
 
 
 def _unknown_key(name: str, keys: Collection[str], at: At) -> None:

@@ -14,8 +14,8 @@ import tomllib
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
+import msgspec
 import tomlkit
 from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
@@ -33,8 +33,7 @@ def offsets(text: str) -> Mapping[Keys, int]:
     return _Placing(text, document).offsets
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(msgspec.Struct, frozen=True):
     """A key with its value. ``written`` is the key as it stands, up to the value."""
 
     keys: Keys
@@ -42,12 +41,11 @@ class _Pair:
     value: Item
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     """A header and the pairs up to the next one. The document's first block has no header."""
 
     keys: Keys = ()
-    pairs: list[_Pair] = field(default_factory=list)
+    pairs: list[_Pair] = msgspec.field(default_factory=list)
 
 
 class _MisplacedError(Exception):

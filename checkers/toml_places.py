@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 Keys = tuple[str | int, ...]
 """Keys and array indices from the top of a document to a value: ``("site", 2, "owner")``."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, order=True):
     """1-based line and column; columns count characters."""
 
     line: int

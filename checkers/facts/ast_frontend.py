@@ -11,8 +11,9 @@ import ast
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from checkers.facts import model as f
 from checkers.facts.ast_places import Places, Spot

@@ -8,9 +8,9 @@ bindings reach a read, :mod:`checkers.facts.interest` what is worth keeping.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from checkers.facts import model as f
@@ -20,17 +20,15 @@ from checkers.facts.interest import Contents, Interest, Reach
 from checkers.facts.scopes import MODULE, Read, Resolution, Scope, StarEvent
 
 
-@dataclass(slots=True)
-class _Class:
+class _Class(msgspec.Struct):
     symbol: str
     bases: tuple[f.Expression, ...]
     place: Any
     scope: int = -1
-    attributes: dict[str, list[f.Expression]] = field(default_factory=dict)
+    attributes: dict[str, list[f.Expression]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingUse:
+class _PendingUse(msgspec.Struct, frozen=True):
     """A use whose aliases are not known until the assignment has been told."""
 
     use: f.Use

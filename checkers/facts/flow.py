@@ -11,8 +11,9 @@ taken counts, an exception may leave a ``try`` body after any of its statements,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+import msgspec
 
 UNBOUND = -1
 """The state of a name that nothing has bound, or that ``del`` unbound."""
@@ -31,8 +32,7 @@ class EventKind(Enum):
     """The read of a function body: it runs at some time after the definition stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """``number`` is the binding or the read it concerns; ``order`` is the order of execution in straight-line code."""
 
     kind: EventKind
@@ -58,18 +58,16 @@ class ArmKind(Enum):
     FINALLY = auto()
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """A compound statement; ``exhaustive`` when one of the arms must run."""
 
     kind: GroupKind
     parent: int
     exhaustive: bool = False
-    arms: list[int] = field(default_factory=list)
+    arms: list[int] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Block:
+class Block(msgspec.Struct):
     """An arm of a group, or the body of a scope (``group`` is None)."""
 
     group: int | None
@@ -78,12 +76,11 @@ class Block:
     """Ends with ``return`` or ``raise``: what holds at its end does not flow on."""
 
 
-@dataclass(slots=True)
-class Flow:
+class Flow(msgspec.Struct):
     """The tree of blocks of one module."""
 
-    blocks: list[Block] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    blocks: list[Block] = msgspec.field(default_factory=list)
+    groups: list[Group] = msgspec.field(default_factory=list)
 
     def open_root(self) -> int:
         """A block for the body of a scope that runs on its own."""

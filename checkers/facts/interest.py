@@ -7,8 +7,9 @@ parameter without annotation, a value computed here, a module that neither the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from checkers.facts import model as f
 from checkers.targets import chain_matches, name_matches
@@ -20,8 +21,7 @@ MAX_DEPTH = 400
 """Nested values and aliases of aliases beyond which a value is kept unjudged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(msgspec.Struct, frozen=True):
     """What the catalogue, the policy and the tree make worth keeping."""
 
     roots: frozenset[str] = frozenset()

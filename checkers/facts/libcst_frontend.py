@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import libcst as cst
+from msgspec.structs import replace
 
 from checkers.facts import model as f
 from checkers.facts.builder import Builder

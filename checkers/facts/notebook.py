@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from checkers.facts.model import Broken
 from checkers.lines import split_lines
@@ -35,16 +36,14 @@ _OPTIONS = re.compile(r"(?:-\w+(?:[ \t]*\d+)?[ \t]+)*")
 _LINE = re.compile(r"(?P<indent>[ \t]*)(?P<assigned>[\w.\[\]\"', ]+=[ \t]*)?(?P<mark>!!?|%)(?P<rest>.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """``first_line`` is the line of the joined text on which cell ``number`` (1-based, all cells counted) begins."""
 
     first_line: int
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Notebook:
+class Notebook(msgspec.Struct, frozen=True):
     """The joined text, and where its lines come from."""
 
     text: str

@@ -7,8 +7,9 @@ reads what it has not bound yet from the module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from checkers.facts.flow import UNBOUND, Event, EventKind, Flow, State
 
@@ -16,8 +17,7 @@ MODULE = 0
 """Number of the module's own scope."""
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(msgspec.Struct):
     """A module, class, function, lambda, comprehension or list of type parameters."""
 
     parent: int | None
@@ -34,11 +34,11 @@ class Scope:
     class_number: int | None = None
     """For a class its number; for a method that of its class."""
     self_name: str | None = None
-    events: dict[str, list[Event]] = field(default_factory=dict)
-    anytime: dict[str, list[int]] = field(default_factory=dict)
+    events: dict[str, list[Event]] = msgspec.field(default_factory=dict)
+    anytime: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Bindings made from other scopes by ``global`` and ``nonlocal``: they may have run before any read."""
-    global_names: set[str] = field(default_factory=set)
-    nonlocal_names: set[str] = field(default_factory=set)
+    global_names: set[str] = msgspec.field(default_factory=set)
+    nonlocal_names: set[str] = msgspec.field(default_factory=set)
 
 
 class Read(NamedTuple):

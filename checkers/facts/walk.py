@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from checkers.facts import model as f
 from checkers.facts.builder import Builder
@@ -27,8 +29,7 @@ Step = tuple[Any, ...]
 """A function and its arguments."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class Context(msgspec.Struct, frozen=True, eq=False):
     """What becomes of a value: handed on (``role``), given a name (``aliases``), or neither."""
 
     role: str | None = None

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from checkers.model import Finding, Site, Unanalysed
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSite:
+class ListedSite(msgspec.Struct, frozen=True):
     """A site with the owner it has, if any, and where that is said: ``manifest`` or ``annotation``."""
 
     site: Site
@@ -19,8 +20,7 @@ class ListedSite:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UnanalysedFile:
+class UnanalysedFile(msgspec.Struct, frozen=True):
     """A file that was not analysed, and the manifest's reason for going on without it, if it gives one."""
 
     file: Unanalysed
@@ -42,8 +42,7 @@ class NoSource:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """How a person asked to see a report; it changes no verdict."""
 
     color: bool = False
@@ -117,8 +116,7 @@ class Report:
         return tuple(entry for entry in self.unanalysed if entry.accepted is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """Counts of a report, each in the order of its keys. The owner of a site that has none is ``none``."""
 
     by_code: Mapping[str, int]

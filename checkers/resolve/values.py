@@ -1,89 +1,78 @@
 """What an expression may stand for, once names are followed across modules.
 
-Dataclasses and no named tuples: a class and an instance of it must never compare equal.
+Structs and no named tuples: a class and an instance of it must never compare equal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(msgspec.Struct, frozen=True):
     """Something of a library, or of the catalogue: a module, class, function or attribute, by qualified name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryObject:
+class LibraryObject(msgspec.Struct, frozen=True):
     """An instance of a library's class."""
 
     type_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(msgspec.Struct, frozen=True):
     """A method got from an instance, under the class that documents it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectModule:
+class ProjectModule(msgspec.Struct, frozen=True):
     """A module or package of the tree; ``path`` is None for a folder without ``__init__.py``."""
 
     name: str
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectClass:
+class ProjectClass(msgspec.Struct, frozen=True):
     """Class ``number`` of the file ``path``."""
 
     path: str
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectObject:
+class ProjectObject(msgspec.Struct, frozen=True):
     """An instance of a class of the tree."""
 
     path: str
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFunction:
+class ProjectFunction(msgspec.Struct, frozen=True):
     """Function ``number`` of the file ``path``."""
 
     path: str
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A string constant."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """The names of a module as a mapping: ``globals()``, ``vars(module)``, ``module.__dict__``."""
 
     owner: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Getter:
+class Getter(msgspec.Struct, frozen=True):
     """``operator.attrgetter(name)``."""
 
     attribute: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True):
     """``names.get``, waiting for its key."""
 
     names: Names

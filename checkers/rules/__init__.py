@@ -7,30 +7,29 @@ were not selected, and keeps every finding at the manifest itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from checkers.model import Finding, Site
 
 Source = Literal["manifest", "annotation"]
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """Who owns a site, and where that is said."""
 
     owner: str
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """What a rule found, in the order of reports, and what it knows of single sites."""
 
     findings: tuple[Finding, ...] = ()
-    owners: Mapping[Site, Owned] = field(default_factory=dict)
+    owners: Mapping[Site, Owned] = msgspec.field(default_factory=dict)
     """Owners of the sites that have one; empty for check-bypass, which asks for none."""
-    rules: Mapping[Finding, tuple[str, ...]] = field(default_factory=dict)
+    rules: Mapping[Finding, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """What may be active and a finding is of: rules of the manifest in its order, or, for check-ownership, the code."""
     manifest: str = ""
     """Path of the manifest that was judged by."""

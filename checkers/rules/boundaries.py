@@ -19,9 +19,10 @@ annotation and no ``[[site]]`` entry lifts a boundary: a path is in the list bec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
+
+import msgspec
 
 from checkers.codes import CODES
 from checkers.manifests import OwnershipManifest
@@ -104,8 +105,7 @@ _READS = frozenset({"read", "readlines", "readall"})
 _ARGV_KEYWORDS = frozenset({None, "*", "args", "argv", "cmd", "command", "popenargs"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Breach:
+class _Breach(msgspec.Struct, frozen=True):
     """What breaks a boundary, before it is placed."""
 
     code: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
+
+import msgspec
 
 from checkers.annotations import SCHEDULER_AUDIT, bless
 from checkers.codes import CODES
@@ -66,12 +67,11 @@ class _Found:
             self.rules[finding] = tuple(dict.fromkeys((*self.rules.get(finding, ()), *rules)))
 
 
-@dataclass(slots=True)
-class _AllowUse:
+class _AllowUse(msgspec.Struct):
     """What an ``allow`` entry is used for: how many sites it covers, and the mixed files among its files."""
 
     sites: int = 0
-    mixed: dict[str, str] = field(default_factory=dict)
+    mixed: dict[str, str] = msgspec.field(default_factory=dict)
     """Why each mixed file is one, by its path."""
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import date
+
+import msgspec
 
 from checkers.annotations import EXECUTION_OWNERSHIP, Blessings, bless
 from checkers.codes import CODES
@@ -76,12 +77,11 @@ def covers(entry: SiteEntry, site: Site) -> bool:
     return entry.api is None or any(name_matches(entry.api, name) for name in site.names)
 
 
-@dataclass(slots=True)
-class _Use:
+class _Use(msgspec.Struct):
     """The sites that an entry covers, and those of them that it owns."""
 
     covered: int = 0
-    owned: list[Site] = field(default_factory=list)
+    owned: list[Site] = msgspec.field(default_factory=list)
 
 
 class _Register:

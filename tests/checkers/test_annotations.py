@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from random import Random
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from checkers.annotations import (
     ANNOTATION_KEYWORDS,

@@ -9,12 +9,12 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from checkers import catalog, engine, finding
 from checkers.facts.model import Broken

@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster
+from msgspec.structs import replace
 
 import checkers
 from checkers import limits
