@@ -25,6 +25,7 @@ from checkers.intake.cache import NOTHING, Cache, Document, prepare
 from checkers.intake.files import STUB_SUFFIX, Listing, Seen, is_excluded, list_files
 from checkers.intake.pipeline import Job
 from checkers.intake.words import Vocabulary, vocabulary
+from checkers.intake.workers import Workers, default_jobs
 from checkers.limits import no_collection
 from checkers.model import SourceFile, Tree
 from checkers.resolve.layout import Layout, LayoutError
@@ -95,19 +96,26 @@ def scan(request: Scan) -> Tree:
     for target in (*request.targets, *request.watch, *(api.keyword or api.name for api in request.apis)):
         if not is_named(target):
             raise ValueError(f"{target!r} ends in no name that could be looked for")
+    with Workers(request.jobs or default_jobs(), request.executor) as workers:
+        return _scan(request, workers)
+
+
+def _scan(request: Scan, workers: Workers) -> Tree:
     cache = _cache(request)
+    is_known = cache is not None and cache.exists()
+    workers.prepare(1 if is_known else request.jobs or default_jobs())
     document = NOTHING if cache is None else cache.load()
     listing = _list(request, document)
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
     with no_collection():
-        finding = _find(request, listing, layout, cache, document)
+        finding = _find(request, workers, listing, layout, cache, document)
         modules = frozenset(layout.names.values())
         names = _names(finding, layout) if request.asks_names else modules
         packages = {name.partition(".")[0] for name in modules}
         if any(name not in names and name.partition(".")[0] in packages for name in request.named):
             # What the project has instead is told from all its names.
-            finding = _find(replace(request, whole=True), listing, layout)
+            finding = _find(replace(request, whole=True), workers, listing, layout)
             names = _names(finding, layout)
         elif not request.whole:
             names = modules.union(names.intersection(request.named))
@@ -129,7 +137,12 @@ def _names(finding: Finding, layout: Layout) -> frozenset[str]:
 
 
 def _find(
-    request: Scan, listing: Listing, layout: Layout, cache: Cache | None = None, document: Document = NOTHING
+    request: Scan,
+    workers: Workers,
+    listing: Listing,
+    layout: Layout,
+    cache: Cache | None = None,
+    document: Document = NOTHING,
 ) -> Finding:
     """What is found in each file, from the cache as far as it knows."""
     root, paths = os.fspath(request.root), listing.files
@@ -145,14 +158,14 @@ def _find(
     defining = frozenset({*request.defining, *(_home(layout, name) for name in request.named)})
     job = Job(root, interest, request.max_file_bytes, request.reference, sought, defining=defining)
     if cache is None:
-        return Finding(request, layout, catalogue, job, paths)
+        return Finding(request, layout, catalogue, job, paths, workers)
     unchanged = cache.unchanged(document, question, listing.watched)
     if request.stdin is not None:
         unchanged.pop(request.stdin[0], None)
     try:
-        finding = Finding(request, layout, catalogue, job, paths, document, unchanged)
+        finding = Finding(request, layout, catalogue, job, paths, workers, document, unchanged)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError):  # facts that no front end wrote
-        finding = Finding(request, layout, catalogue, job, paths)
+        finding = Finding(request, layout, catalogue, job, paths, workers)
     if request.stdin is None and (finding.is_new or cache.looked_again):
         found = finding.lasting(), listing.folders, finding.common, tuple(sorted(finding.signs))
         cache.store(question, Document(*found))

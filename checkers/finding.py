@@ -21,7 +21,7 @@ from checkers.facts.hot import Hits
 from checkers.intake.cache import NOTHING, Document, Record
 from checkers.intake.pipeline import Analysed, Job, Sight, Source, analyse_here, place_in, unpack
 from checkers.intake.words import MUST, Glance, Known, wanted_words
-from checkers.intake.workers import Workers, analyse_files, default_jobs, look_at_files
+from checkers.intake.workers import Workers, analyse_files, look_at_files
 from checkers.limits import recursion
 from checkers.model import Comment, Header, SourceFile, Unanalysed
 from checkers.resolve.evaluate import MAX_DEPTH, MAX_VALUES, Evaluator, TooDeepError
@@ -64,6 +64,7 @@ class Finding:
         catalogue: Catalog,
         job: Job,
         paths: Sequence[str],
+        workers: Workers,
         document: Document = NOTHING,
         unchanged: Mapping[str, Record] | None = None,
     ) -> None:
@@ -79,8 +80,9 @@ class Finding:
         self.signs = self._signs_before = frozenset(document.signs) if known else frozenset()
         """What is known of the tree, see :class:`checkers.intake.words.Known`."""
         self._waiting, self._total = set(stale), len(stale)
-        with Workers(request.jobs or default_jobs(), request.executor) as self._workers:
-            again = self._gather(stale) if stale else set()
+        self._workers = workers
+        again = self._gather(stale) if stale else set()
+        workers.close()
         self.records = {path: self._found[path] for path in paths}
         self.is_new = bool(stale) or document.records.keys() != self.records.keys()
         """Whether there is something to tell that ``document`` does not hold."""

@@ -64,7 +64,7 @@ class Confidence(StrEnum):
     BY_NAME = "by-name"
 
 
-class Extent(msgspec.Struct, frozen=True):
+class Extent(msgspec.Struct, frozen=True, array_like=True):
     """The lines an annotation of a site may refer to.
 
     ``statement_*`` are the lines of the innermost simple statement, compound-statement header or decorator that holds
@@ -80,7 +80,7 @@ class Extent(msgspec.Struct, frozen=True):
     statement_last_line: int
 
 
-class Argument(msgspec.Struct, frozen=True):
+class Argument(msgspec.Struct, frozen=True, array_like=True):
     """One argument of a call as the boundary rules see it.
 
     ``value`` is the constant, where it is one (``constant`` is true); ``split`` says that the value was built by
@@ -94,7 +94,7 @@ class Argument(msgspec.Struct, frozen=True):
     split: bool = False
 
 
-class Site(msgspec.Struct, frozen=True):
+class Site(msgspec.Struct, frozen=True, array_like=True):
     """One place in source where governed work can start."""
 
     path: str
@@ -125,7 +125,7 @@ class Site(msgspec.Struct, frozen=True):
         return self.candidates or (self.api,)
 
 
-class Use(msgspec.Struct, frozen=True):
+class Use(msgspec.Struct, frozen=True, array_like=True):
     """A use of a started process that is no site, but that the boundary rules judge: ``communicate()`` and the like."""
 
     path: str
@@ -138,7 +138,7 @@ class Use(msgspec.Struct, frozen=True):
     cell: int | None = None
 
 
-class Comment(msgspec.Struct, frozen=True):
+class Comment(msgspec.Struct, frozen=True, array_like=True):
     """A comment that may be an annotation.
 
     ``block_last_line`` is the last line of the run of own-line comment lines that holds it (its own line when it
@@ -153,7 +153,7 @@ class Comment(msgspec.Struct, frozen=True):
     cell: int | None = None
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True, array_like=True):
     """The header of a compound statement or a decorator: lines an annotation may stand at without blessing the body."""
 
     first_line: int
@@ -164,7 +164,7 @@ class Header(msgspec.Struct, frozen=True):
     cell: int | None = None
 
 
-class Unanalysed(msgspec.Struct, frozen=True):
+class Unanalysed(msgspec.Struct, frozen=True, array_like=True):
     """A file that could not be read or parsed; never green."""
 
     path: str
@@ -177,7 +177,7 @@ class Unanalysed(msgspec.Struct, frozen=True):
     cell: int | None = None
 
 
-class SourceFile(msgspec.Struct, frozen=True):
+class SourceFile(msgspec.Struct, frozen=True, array_like=True):
     """What the engine found in one file."""
 
     path: str

@@ -125,6 +125,10 @@ class Cache:
         """Whether some content was compared, because its stamp told nothing."""
         self._path = folder / f"{_digest(chr(10).join(asked))}.facts"
 
+    def exists(self) -> bool:
+        """Whether something may be known."""
+        return os.path.exists(self._path)  # false, too, for a name that no file can have
+
     def load(self) -> Document:
         """What is known; nothing where there is no cache, or not one of ours."""
         with contextlib.suppress(OSError, ValueError, RecursionError):

@@ -47,6 +47,7 @@ LOOK_FILES = 100
 MEMORY_BYTES = 6 * 1024**3
 
 Found = TypeVar("Found", Sight, Answer)
+Result = TypeVar("Result")
 
 
 class Workers:
@@ -71,7 +72,16 @@ class Workers:
         if kind is not None:
             for process in self._processes:
                 process.kill()
-        self._close()
+        self.close()
+
+    def prepare(self, processes: int) -> None:
+        """Have so many of our own processes ready.
+
+        A process is forked the faster, and stays the smaller, the less this one holds.
+        """
+        if self._executor is None:
+            self._open(processes)
+            self._submit(os.getpid)
 
     def read(
         self, work: Callable[..., list[Found]], size: int, job: Job, sources: Sequence[Source]
@@ -111,18 +121,21 @@ class Workers:
                     broken = True
                     suspects += chunk
         if broken:
-            self._close()
+            self.close()
 
     def submit(self, work: Callable[..., list[Found]], packed: bytes, chunk: Chunk) -> Future[list[Found]]:
         """Have one of our own processes work on a chunk. Raises BrokenExecutor when one has died."""
+        return self._submit(_work, work, packed, chunk)
+
+    def _submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
         pool = self._open(1)
         if len(self._processes) == self._size:
-            return pool.submit(_work, work, packed, chunk)
+            return pool.submit(function, *arguments)
         others = set(multiprocessing.active_children())
         with warnings.catch_warnings():
             # Of threads of the caller's: our child takes no lock of theirs, it only reads files.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
-            future = pool.submit(_work, work, packed, chunk)
+            future = pool.submit(function, *arguments)
         self._processes.update(process for process in multiprocessing.active_children() if process not in others)
         return future
 
@@ -130,14 +143,15 @@ class Workers:
         """The pool for a number of chunks: one that is there, if it is large enough."""
         size = min(self._jobs, chunks)
         if self._pool is None or self._size < size:
-            self._close()
+            self.close()
             method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
             context = multiprocessing.get_context(method)
             self._pool = ProcessPoolExecutor(size, mp_context=context, initializer=_prepare_worker)
             self._size = size
         return self._pool
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End our own processes; whoever is asked for after that is a new one."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._pool = None
