@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import gc
 import os
 import sys
 import tomllib
@@ -64,7 +63,6 @@ _LASTING = frozenset({"SRC001", "SRC003", "SRC004"})
 
 def run_command(command: str, arguments: list[str], asked: str | None, began_ns: int) -> int:
     """Run a command of :data:`CHECKS` whose answer is not known; remember it under ``asked``. The exit status."""
-    gc.freeze()  # what was imported stays: the collector need not walk it again and again, and once more at the end
     if command not in CHECKS:
         return main([command, *arguments] if command else [])
     return _main(CHECKS[command], arguments, asked, began_ns)
