@@ -201,7 +201,11 @@ def _hold_alone(paths: list[str], numbers: list[int]) -> bool:
 def _fork() -> int | None:
     """What ``os.fork`` returns; None where there is none to be had, or no processor for another process."""
     try:
-        return os.fork() if len(os.sched_getaffinity(0)) > 1 else None
+        if len(os.sched_getaffinity(0)) < 2:
+            return None
+        # execution-ownership: standalone_compat -- the checks run as a command of their own
+        # scheduler-audit: standalone-compat -- on machines without a scheduler, too
+        return os.fork()
     except (AttributeError, OSError):
         return None
 
