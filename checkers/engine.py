@@ -102,10 +102,12 @@ def scan(request: Scan) -> Tree:
 
 def _scan(request: Scan, workers: Workers) -> Tree:
     cache = _cache(request)
-    is_known = cache is not None and cache.exists()
-    workers.prepare(1 if is_known else request.jobs or default_jobs())
+    if cache is not None and cache.exists():
+        workers.prepare(1)
     document = NOTHING if cache is None else cache.load()
     listing = _list(request, document)
+    if document is NOTHING:
+        workers.prepare(len(listing.files))
     selected, passed_over = _selected(request, listing)
     layout = Layout(listing.files, request.roots)
     with no_collection():
@@ -132,7 +134,7 @@ def _names(finding: Finding, layout: Layout) -> frozenset[str]:
     found = {*layout.names.values(), *finding.named}
     for path, record in finding.records.items():
         prefix = f"{layout.names[path]}." if layout.names[path] else ""
-        found.update(prefix + name for name in record.names())
+        found.update(prefix + name for name in record.names)
     return frozenset(found)
 
 

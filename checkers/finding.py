@@ -201,7 +201,9 @@ class Finding:
                 record.stamp, record.packed_glance = before.stamp, before.packed_glance
             self._found[answer.path] = record
             if answer.summary is not None:
-                record.summarise(answer.summary, with_names=self._request.asks_names)
+                record.interface = answer.summary.interface
+                if self._request.asks_names:
+                    record.names = answer.summary.names
                 self._learn(answer.summary.signs)
             self._tell_done(answer.path)
 

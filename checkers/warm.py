@@ -284,8 +284,10 @@ def _main(command: str, arguments: list[str]) -> int:
 
 
 def _leave(status: int) -> None:
-    """End the process at once. The interpreter would first free what was found piece by piece, which takes as long as
-    to look at some hundred files; the system takes it back as a whole."""
+    """End the process at once.
+
+    The interpreter would first free piece by piece what was found; the system takes it back as a whole.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

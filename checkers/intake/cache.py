@@ -23,7 +23,6 @@ import msgspec
 
 from checkers import catalog, warm
 from checkers.facts.hot import Hits
-from checkers.facts.summary import Summary
 from checkers.intake.files import Folder
 from checkers.intake.source import Stamp, read
 from checkers.intake.words import Glance
@@ -41,8 +40,6 @@ _KEPT = (f"{_UNFINISHED}*", "*.catalogue", "*.facts", "*.run", "*.run.*")
 """Names of what a cache keeps, or would have."""
 
 
-_NAMES = msgspec.msgpack.Decoder(tuple[str, ...])
-_NO_NAMES = memoryview(msgspec.msgpack.encode(()))
 _GLANCE = msgspec.msgpack.Decoder(Glance)
 _CATALOGUE = msgspec.msgpack.Decoder(dict[str, catalog.File])
 
@@ -55,7 +52,7 @@ class Record(msgspec.Struct, array_like=True):
     """A :class:`~checkers.intake.pipeline.Analysed`, packed there; empty where there is none that can be packed."""
     interface: bytes | None
     """See :class:`~checkers.facts.summary.Summary`; None where the source gave no facts."""
-    packed_names: memoryview = _NO_NAMES
+    names: tuple[str, ...] = ()
     """The names of that summary, where the scan asks for names."""
     file: SourceFile | None = None
     calls: tuple[str, ...] = ()
@@ -71,16 +68,6 @@ class Record(msgspec.Struct, array_like=True):
     def is_passed_over(self) -> bool:
         """Whether none of its words counted, so that it was not analysed."""
         return self.packed_glance is not None and self.hits is None
-
-    def summarise(self, summary: Summary, *, with_names: bool) -> None:
-        """Note what concerns the rest of the tree."""
-        self.interface = summary.interface
-        if with_names:
-            self.packed_names = memoryview(msgspec.msgpack.encode(summary.names))
-
-    def names(self) -> tuple[str, ...]:
-        """The names that it has, qualified inside the module. Raises ValueError for a record that is not ours."""
-        return _NAMES.decode(self.packed_names)
 
     def glance(self) -> Glance | None:
         """What a look at it told. Raises ValueError for a record that is not ours."""

@@ -74,13 +74,13 @@ class Workers:
                 process.kill()
         self.close()
 
-    def prepare(self, processes: int) -> None:
-        """Have so many of our own processes ready.
+    def prepare(self, files: int) -> None:
+        """Have the processes of our own ready that a look at so many files takes.
 
         A process is forked the faster, and stays the smaller, the less this one holds.
         """
-        if self._executor is None:
-            self._open(processes)
+        if self._executor is None and files:
+            self._open(-(-files // LOOK_FILES))
             self._submit(os.getpid)
 
     def read(
