@@ -185,7 +185,7 @@ def test_a_single_bit_that_has_changed_spoils_a_cache(kept: Tree, project: Path)
 
 
 def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
-    """Numbers that lead nowhere are met only when they are used: when another file changes."""
+    """Numbers that lead nowhere are met only when they are used: when a new file has all resolved again."""
     whole = scan(project)
     (file,) = (project / cache.FOLDER).glob("*.facts")
     document = cache.unpack(file.read_bytes())
@@ -195,7 +195,7 @@ def test_facts_that_no_front_end_wrote_are_passed_over(project: Path) -> None:
     packed = pipeline.pack(analysed._replace(facts=hostile))
     document.records["a.py"].packed = memoryview(packed)
     file.write_bytes(b"".join(cache.pack(document)))
-    write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
+    write(project / "new.py", FILES["b.py"])
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
     assert {file.path for file in whole.files} == FILES.keys()
 
@@ -209,7 +209,7 @@ def test_facts_that_cannot_be_unpacked_are_passed_over(project: Path, packed: by
     document = cache.unpack(file.read_bytes())
     document.records["a.py"].packed = memoryview(packed)
     file.write_bytes(b"".join(cache.pack(document)))
-    write(project / "b.py", "\n" + FILES["b.py"], OLD + 5)
+    write(project / "new.py", FILES["b.py"])
     assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
 
 
