@@ -80,8 +80,9 @@ class Workers:
         A process is forked the faster, and stays the smaller, the less this one holds.
         """
         if self._executor is None and files:
-            self._open(-(-files // LOOK_FILES))
-            self._submit(os.getpid)
+            with suppress(OSError):  # a scan that needs none does without; one that does is told when it asks again
+                self._open(-(-files // LOOK_FILES))
+                self._submit(os.getpid)
 
     def read(
         self, work: Callable[..., list[Found]], size: int, job: Job, sources: Sequence[Source]

@@ -472,6 +472,19 @@ def test_constants_that_no_file_could_hold_are_kept_all_the_same(
     assert not refuse
 
 
+@pytest.mark.parametrize("name", ["fork", "pipe"])
+def test_what_needs_no_process_does_without(
+    kept: Tree, project: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Where no more processes, or no more open files, are to be had."""
+
+    def refuse() -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, name, refuse)
+    assert told(scan(project)) == told(kept)
+
+
 def test_the_catalogue_is_kept_as_it_was_read(kept: Tree, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file,) = (project / cache.FOLDER).glob("*.catalogue")
     monkeypatch.setattr(catalog, "read", lambda roots: pytest.fail("the catalogue was read again"))
