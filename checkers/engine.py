@@ -166,7 +166,7 @@ def _find(
         unchanged.pop(request.stdin[0], None)
     try:
         finding = Finding(request, layout, catalogue, job, paths, workers, document, unchanged)
-    except (LookupError, TypeError, ValueError, AttributeError, AssertionError):  # facts that no front end wrote
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError, MemoryError):  # no front end's facts
         finding = Finding(request, layout, catalogue, job, paths, workers)
     if request.stdin is None and (finding.is_new or cache.looked_again):
         found = finding.lasting(), listing.folders, finding.common, tuple(sorted(finding.signs))

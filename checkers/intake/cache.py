@@ -128,10 +128,12 @@ class Cache:
 
     def catalogue(self) -> Mapping[str, catalog.File]:
         """The whole catalogue. Its TOML takes twenty times as long to read as what it came to last time."""
-        path = self._folder / f"{self._tool}.catalogue"
+        path, roots = self._folder / f"{self._tool}.catalogue", catalog.Catalog.known_roots()
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            return _CATALOGUE.decode(_opened(_read(path)))
-        files = catalog.read(catalog.Catalog.known_roots())
+            files = _CATALOGUE.decode(_opened(_read(path)))
+            if files.keys() == roots:
+                return files
+        files = catalog.read(roots)
         with contextlib.suppress(OSError):
             self._write(path, *_sealed(msgspec.msgpack.encode(files)))
         return files

@@ -84,8 +84,8 @@ class Analysed(NamedTuple):
 
 
 _DECODER = msgspec.msgpack.Decoder(Analysed)
-_MOST_BYTES = 2**30
-"""More than the facts of any file that may be read; what a small file of a cache could claim to hold has no bound."""
+_MOST_BYTES = 2**26
+"""Larger facts are not packed: what a few bytes of a cache could claim to hold has no bound otherwise."""
 
 
 class Sight(NamedTuple):
@@ -113,7 +113,10 @@ def pack(analysed: Analysed) -> bytes:
 
     Raises OverflowError, UnicodeEncodeError and RecursionError.
     """
-    return zlib.compress(_ENCODER.encode(analysed), 1)
+    data = _ENCODER.encode(analysed)
+    if len(data) > _MOST_BYTES:
+        raise OverflowError(f"{len(data)} bytes of facts")
+    return zlib.compress(data, 1)
 
 
 def unpack(packed: bytes | memoryview) -> Analysed:

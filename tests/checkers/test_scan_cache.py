@@ -230,6 +230,20 @@ def test_a_folder_that_holds_what_lies_elsewhere_is_passed_over(
     assert told(scan(project)) == told(kept)
 
 
+def test_facts_too_large_to_be_kept_are_known_to_one_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of a cache is bounded, and so is what is written."""
+    with monkeypatch.context() as small:
+        small.setattr(pipeline, "_MOST_BYTES", 100)
+        assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
+    (file,) = (project / cache.FOLDER).glob("*.facts")
+    assert "a.py" not in cache.unpack(file.read_bytes()).records
+    scan(project)
+    document = cache.unpack(file.read_bytes())
+    monkeypatch.setattr(pipeline, "_MOST_BYTES", 100)
+    with pytest.raises(ValueError, match="too many"):
+        pipeline.unpack(document.records["a.py"].packed)
+
+
 def test_a_record_of_which_nothing_was_found_is_passed_over(kept: Tree, project: Path) -> None:
     """A file that would be in no report would pass in silence."""
     (file,) = (project / cache.FOLDER).glob("*.facts")
@@ -492,7 +506,8 @@ def test_the_catalogue_is_kept_as_it_was_read(kept: Tree, project: Path, monkeyp
     seen = scan(project)
     monkeypatch.undo()
     assert told(seen) == told(engine.scan(engine.Scan(project, jobs=1))) != told(kept)
-    for data in (b"", b"\xc0", file.read_bytes()[:-1], b"".join(cache._sealed(b"\xc0"))):
+    empty, less = (b"".join(cache._sealed(data)) for data in (b"\xc0", b"\x80"))
+    for data in (b"", b"\xc0", file.read_bytes()[:-1], empty, less):
         file.write_bytes(data)
         write(project / "a.py", "import os\n\n\nos.fork()\n", OLD + 6)
         assert told(scan(project)) == told(engine.scan(engine.Scan(project, jobs=1)))
