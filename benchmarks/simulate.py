@@ -8,9 +8,9 @@ workload is not. Traces are SWF files, by default those in ``../shared/data/trac
 written as SWF, right after each row that it has a picker for: with a node for each processor, which is how it
 reads SWF and how these machines were built, and on one node with all processors, the quickest for it; once with
 all its output off, and once with both programs writing the schedule, as ``refsched simulate --starts`` and AccaSim
-as it comes do. Short runs
-are made three times, on both sides, and the one with the least processor time counts; ratios are of processor
-time, so that what else the machine does weighs little. ``--write`` puts the tables into ``docs/performance.md``.
+as it comes do. Short runs are made three times, on both sides, and the one with the least processor time counts;
+ratios are of processor time, so that what else the machine does weighs little. ``--write`` puts the tables into
+``docs/performance.md``.
 """
 
 from __future__ import annotations
@@ -285,11 +285,12 @@ def main() -> None:
     options = parser.parse_args()
     traces = [str(trace) for trace in options.traces or [FOLDER / name for name in TRACES]]
     pickers, growing = options.pickers.split(","), options.growing.split(",")
-    compared = ACCASIM_PICKERS if options.accasim else ()
-    pairs = [(trace, picker) for trace in traces for picker in pickers if picker in compared]
-    tables = [
-        table(TRACE_HEAD, (trace_row(trace, picker, options.accasim) for trace in traces for picker in pickers)),
-        table(WRITTEN_HEAD, (written_row(*pair, options.accasim) for pair in pairs)),
+    pairs = [(trace, picker) for trace in traces for picker in pickers]
+    tables = [table(TRACE_HEAD, (trace_row(*pair, options.accasim) for pair in pairs))]
+    if options.accasim:
+        compared = (pair for pair in pairs if pair[1] in ACCASIM_PICKERS)
+        tables.append(table(WRITTEN_HEAD, (written_row(*pair, options.accasim) for pair in compared)))
+    tables += [
         table(GROWTH_HEAD, (growth_row(n, picker) for picker in growing for n in sizes(options.largest))),
         table(LOG_HEAD, (log_row(trace, picker) for trace in traces for picker in growing)),
     ]

@@ -82,7 +82,7 @@ class Finding:
         self._waiting, self._total = set(stale), len(stale)
         self._workers = workers
         again = self._gather(stale) if stale else set()
-        workers.close()
+        workers.close()  # what follows is for one process, and needs the memory
         self.records = {path: self._found[path] for path in paths}
         self.is_new = bool(stale) or document.records.keys() != self.records.keys()
         """Whether there is something to tell that ``document`` does not hold."""

@@ -38,8 +38,6 @@ _SUM_BYTES = 4
 _UNFINISHED = ".tmp-"
 _KEPT = (f"{_UNFINISHED}*", "*.catalogue", "*.facts", "*.run", "*.run.*")
 """Names of what a cache keeps, or would have."""
-
-
 _GLANCE = msgspec.msgpack.Decoder(Glance)
 _CATALOGUE = msgspec.msgpack.Decoder(dict[str, catalog.File])
 
@@ -86,6 +84,7 @@ class Document(msgspec.Struct, array_like=True):
 
     records: dict[str, Record]
     folders: dict[str, Folder]
+    """What each folder gave when it was last listed."""
     common: tuple[str, ...] = ()
     """The files that were looked at for the sake of all."""
     signs: tuple[str, ...] = ()

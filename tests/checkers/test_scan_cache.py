@@ -73,7 +73,7 @@ def test_nothing_is_analysed_when_nothing_has_changed(kept: Tree, project: Path)
 REFUSING = """
 import sys
 from pathlib import Path
-from checkers import catalog, engine, finding
+from checkers import engine, finding
 from checkers.intake import cache
 root = Path(sys.argv[1])
 if sys.argv[2] == "refuse":
